@@ -1,0 +1,82 @@
+#include <gtest/gtest.h>
+
+#include <set>
+#include <thread>
+
+#include "base/bounded_queue.h"
+#include "base/random.h"
+#include "base/result.h"
+
+namespace sublet {
+namespace {
+
+TEST(Status, SaysNotFoundInKubernetesWords) {
+  const Status status = NotFound({"apps", "deployments"}, "web");
+  EXPECT_EQ(status.message(), "deployments.apps \"web\" not found");
+  EXPECT_EQ(status.code(), 404);
+  EXPECT_EQ(status.details().kind, "deployments");
+}
+
+TEST(Status, ListsSeveralFieldErrorsInBrackets) {
+  const Status status = Invalid("", "ConfigMap", "a",
+                                {{"FieldValueRequired", "Required value", "x"},
+                                 {"FieldValueInvalid", "Invalid value: 1", "y"}});
+  EXPECT_EQ(status.message(),
+            "ConfigMap \"a\" is invalid: [x: Required value, y: Invalid value: 1]");
+  EXPECT_EQ(status.code(), 422);
+}
+
+TEST(Status, EveryReasonNameRoundTrips) {
+  for (int i = 1; i <= static_cast<int>(Reason::kServiceUnavailable); ++i) {
+    const auto reason = static_cast<Reason>(i);
+    EXPECT_EQ(ReasonFromName(ReasonName(reason)), reason);
+  }
+}
+
+Result<int> Half(int value) {
+  if (value % 2 != 0) {
+    return BadRequest("odd");
+  }
+  return value / 2;
+}
+
+Result<int> Quarter(int value) {
+  SUBLET_TRY(const int half, Half(value));
+  return Half(half);
+}
+
+TEST(Result, TryReturnsTheFirstError) {
+  EXPECT_EQ(*Quarter(8), 2);
+  EXPECT_EQ(Quarter(6).error().message(), "odd");
+}
+
+TEST(BoundedQueue, RefusesWhenFullAndDrainsAfterClose) {
+  BoundedQueue<int> queue(2);
+  EXPECT_TRUE(queue.Push(1));
+  EXPECT_TRUE(queue.Push(2));
+  EXPECT_FALSE(queue.Push(3));
+  queue.Close();
+  EXPECT_EQ(queue.Pop(), 1);
+  EXPECT_EQ(queue.Pop(), 2);
+  EXPECT_EQ(queue.Pop(), std::nullopt);
+}
+
+TEST(BoundedQueue, WakesAWaitingThread) {
+  BoundedQueue<int> queue(1);
+  std::jthread producer([&queue] { queue.Push(7); });
+  EXPECT_EQ(queue.Pop(), 7);
+}
+
+TEST(Random, UuidsAreVersionFourAndDiffer) {
+  std::set<std::string> seen;
+  for (int i = 0; i < 1000; ++i) {
+    const std::string uuid = RandomUuid();
+    ASSERT_EQ(uuid.size(), 36u);
+    EXPECT_EQ(uuid[14], '4');
+    seen.insert(uuid);
+  }
+  EXPECT_EQ(seen.size(), 1000u);
+}
+
+}  // namespace
+}  // namespace sublet
