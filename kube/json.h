@@ -21,8 +21,8 @@ struct JsonLimits {
 };
 
 // Parses one JSON document.
-// Errors: BadRequest (malformed, too deep, bad UTF-8, trailing bytes; the message carries the
-// offset), RequestEntityTooLarge. Threads: any.
+// Errors: BadRequest (malformed, too deep, bad UTF-8, trailing bytes; the message is the sentence Go's
+// decoder gives, which clients know), RequestEntityTooLarge. Threads: any.
 Result<Json> ParseJson(std::string_view text, const JsonLimits& limits = {});
 
 // The same, and names every key that stands twice in one object, as Kubernetes' strict decoding
@@ -39,6 +39,9 @@ std::string ToYaml(const Json& value);
 
 // Compact encoding; invalid UTF-8 inside strings is replaced.
 std::string Dump(const Json& value);
+// The same, appended; and one string with its quotes and escapes.
+void AppendJson(const Json& value, std::string* out);
+void AppendJsonString(std::string_view text, std::string* out);
 std::string DumpPretty(const Json& value);  // two spaces, as kubectl -o json shows
 
 // The member at a path of object keys, or nullptr when any step is absent or not an object.
