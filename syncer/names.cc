@@ -1,0 +1,201 @@
+#include "syncer/names.h"
+
+#include <openssl/sha.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+namespace sublet::syncer {
+namespace {
+
+using kube::Json;
+
+constexpr std::size_t kNameMax = 63;
+constexpr std::size_t kNameKept = 52;
+
+std::array<unsigned char, SHA256_DIGEST_LENGTH> Sha256(std::string_view text) {
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data());
+  return digest;
+}
+
+std::string Base36(std::array<unsigned char, SHA256_DIGEST_LENGTH> number) {
+  static constexpr char kDigits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+  std::string text;
+  bool zero = false;
+  while (!zero) {
+    unsigned rest = 0;
+    zero = true;
+    for (unsigned char& byte : number) {
+      const unsigned value = rest * 256 + byte;
+      byte = static_cast<unsigned char>(value / 36);
+      rest = value % 36;
+      zero = zero && byte == 0;
+    }
+    text += kDigits[rest];
+  }
+  std::reverse(text.begin(), text.end());
+  return text;
+}
+
+// Prefixes that many charts use and that nothing on a host acts upon by itself.
+constexpr std::array<std::string_view, 10> kTravellingPrefixes = {
+    "app.kubernetes.io/",  "batch.kubernetes.io/", "apps.kubernetes.io/",
+    "statefulset.kubernetes.io/", "helm.sh/",      "kai.scheduler/",
+    "run.ai/",             "leaderworkerset.sigs.k8s.io/", "ray.io/",
+    "training.kubeflow.org/"};
+
+bool IsMarkerKey(std::string_view key) {
+  return key == kLabelManagedBy || key == kLabelNamespace || key == kLabelControlledBy;
+}
+
+const Json& MapAt(const Json& object, std::string_view member) {
+  static const Json empty = Json::object();
+  const Json* found = kube::Find(object, {"metadata", member});
+  return found != nullptr && found->is_object() ? *found : empty;
+}
+
+}  // namespace
+
+std::string Hash10(std::string_view text) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  const auto digest = Sha256(text);
+  std::string out;
+  for (std::size_t i = 0; i < 5; ++i) {
+    out += kHex[digest[i] >> 4];
+    out += kHex[digest[i] & 15];
+  }
+  return out;
+}
+
+std::string SafeName(std::string full) {
+  if (full.size() <= kNameMax) {
+    return full;
+  }
+  std::string name = full.substr(0, kNameKept) + "-" + Hash10(full);
+  for (auto at = name.find(".-"); at != std::string::npos; at = name.find(".-")) {
+    name.replace(at, 2, "-");
+  }
+  return name;
+}
+
+std::string HostName(const Tenant& tenant, std::string_view name,
+                     std::string_view virtual_namespace) {
+  std::string full(name);
+  full.append("-x-").append(virtual_namespace).append("-x-").append(tenant.name);
+  return SafeName(std::move(full));
+}
+
+std::string HostNameCluster(const Tenant& tenant, std::string_view name) {
+  std::string full = "sublet-";
+  full.append(name).append("-x-").append(tenant.host_namespace).append("-x-").append(tenant.name);
+  return SafeName(std::move(full));
+}
+
+std::string ShortHostName(const Tenant& tenant, std::string_view name,
+                          std::string_view virtual_namespace) {
+  std::string full(name);
+  full.append("-x-").append(virtual_namespace).append("-x-").append(tenant.name);
+  return "v" + Base36(Sha256(full)).substr(0, 13);
+}
+
+std::string HostLabelKey(const Tenant& tenant, std::string_view key) {
+  if (key != "release" && !IsMarkerKey(key)) {
+    return std::string(key);
+  }
+  return SafeName(std::string(kPrefix) + "label-" + tenant.name + "-x-" + Hash10(key));
+}
+
+std::string NamespaceLabelKey(const Tenant& tenant, std::string_view key) {
+  return SafeName(std::string(kPrefix) + "ns-label-" + tenant.name + "-x-" + Hash10(key));
+}
+
+std::string ManagedByValue(const Tenant& tenant, bool cluster_scoped) {
+  return cluster_scoped ? SafeName(tenant.host_namespace + "-x-" + tenant.name) : tenant.name;
+}
+
+bool MayTravel(std::string_view key, const std::vector<std::string>& extra) {
+  if (key.find('/') == std::string_view::npos) {
+    return true;
+  }
+  for (const std::string_view prefix : kTravellingPrefixes) {
+    if (key.starts_with(prefix)) {
+      return true;
+    }
+  }
+  return std::any_of(extra.begin(), extra.end(), [key](const std::string& allowed) {
+    return allowed.ends_with('/') ? key.starts_with(allowed) : key == allowed;
+  });
+}
+
+Json HostLabels(const Tenant& tenant, const Json& virtual_object,
+                const std::vector<std::string>& extra_keys) {
+  Json labels = Json::object();
+  for (const auto& [key, value] : MapAt(virtual_object, "labels").items()) {
+    if (IsMarkerKey(key) || MayTravel(key, extra_keys)) {
+      labels[HostLabelKey(tenant, key)] = value;
+    }
+  }
+  const std::string_view space = kube::FindString(virtual_object, {"metadata", "namespace"});
+  labels[std::string(kLabelManagedBy)] = ManagedByValue(tenant, space.empty());
+  if (!space.empty()) {
+    labels[std::string(kLabelNamespace)] = space;
+  }
+  return labels;
+}
+
+Json HostAnnotations(const Tenant& tenant, const Json& virtual_object, std::string_view kind_text,
+                     std::string_view host_name, const std::vector<std::string>& extra_keys) {
+  Json annotations = Json::object();
+  for (const auto& [key, value] : MapAt(virtual_object, "annotations").items()) {
+    if (!key.starts_with(kPrefix) && key != "kubectl.kubernetes.io/last-applied-configuration" &&
+        MayTravel(key, extra_keys)) {
+      annotations[key] = value;
+    }
+  }
+  const auto set = [&annotations](std::string_view key, std::string_view value) {
+    if (!value.empty()) {
+      annotations[std::string(key)] = value;
+    }
+  };
+  const std::string_view space = kube::FindString(virtual_object, {"metadata", "namespace"});
+  set(kAnnotationName, kube::FindString(virtual_object, {"metadata", "name"}));
+  set(kAnnotationNamespace, space);
+  set(kAnnotationUid, kube::FindString(virtual_object, {"metadata", "uid"}));
+  set(kAnnotationKind, kind_text);
+  set(kAnnotationHostName, host_name);
+  if (!space.empty()) {
+    set(kAnnotationHostNamespace, tenant.host_namespace);
+  }
+  return annotations;
+}
+
+Json HostLabelSelector(const Tenant& tenant, const Json& selector,
+                       std::string_view virtual_namespace) {
+  Json out = Json::object();
+  Json& match = out["matchLabels"] = Json::object();
+  if (const auto labels = selector.find("matchLabels");
+      labels != selector.end() && labels->is_object()) {
+    for (const auto& [key, value] : labels->items()) {
+      match[HostLabelKey(tenant, key)] = value;
+    }
+  }
+  match[std::string(kLabelManagedBy)] = ManagedByValue(tenant, false);
+  if (!virtual_namespace.empty()) {
+    match[std::string(kLabelNamespace)] = virtual_namespace;
+  }
+  if (const auto rules = selector.find("matchExpressions");
+      rules != selector.end() && rules->is_array() && !rules->empty()) {
+    Json& expressions = out["matchExpressions"] = Json::array();
+    for (Json rule : *rules) {
+      if (rule.is_object() && rule.contains("key") && rule["key"].is_string()) {
+        rule["key"] = HostLabelKey(tenant, rule["key"].get<std::string>());
+      }
+      expressions.push_back(std::move(rule));
+    }
+  }
+  return out;
+}
+
+}  // namespace sublet::syncer
