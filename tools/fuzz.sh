@@ -20,6 +20,6 @@ while read -r target; do
     tail -n 30 "$work.log"
   fi
   rm -rf "$work" "$work.log"
-done < <(find build/fuzz -type f -perm -u+x -name '*_fuzz' | sort)
+done < <(find build/fuzz -type f -perm -u+x \( -name '*_fuzz' -o -name 'fuzz_*' \) | sort)
 echo "fuzz: $ok passed, $bad failed"
 [ $bad -eq 0 ] && [ $ok -gt 0 ]

@@ -21,6 +21,9 @@ class PodTranslate : public ::testing::Test {
   }
 
   static Json Pod(Json spec) {
+    if (spec.is_null()) {
+      spec = Json::object();
+    }
     spec["containers"] = spec.value("containers", Json::array({{{"name", "c"}, {"image", "i"}}}));
     return {{"apiVersion", "v1"},
             {"kind", "Pod"},
@@ -108,7 +111,8 @@ TEST_F(PodTranslate, DownwardApiReadsTheVirtualValues) {
   std::map<std::string, std::string> paths;
   for (const Json& variable : env) {
     if (variable.contains("valueFrom")) {
-      paths[variable["name"]] = variable["valueFrom"]["fieldRef"]["fieldPath"];
+      paths[variable["name"].get<std::string>()] =
+          variable["valueFrom"]["fieldRef"]["fieldPath"].get<std::string>();
     }
   }
   EXPECT_EQ(paths["N"], "metadata.annotations['sublet.dev/name']");
