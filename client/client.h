@@ -32,6 +32,7 @@ struct ListOptions {
   std::string resource_version_match;  // "", "Exact", "NotOlderThan"
   std::int64_t limit = 0;
   std::string continue_token;
+  bool metadata_only = false;  // PartialObjectMetadata items
 };
 
 struct WatchOptions {
@@ -41,6 +42,7 @@ struct WatchOptions {
   bool bookmarks = true;
   bool send_initial_events = false;  // WatchList
   int timeout_seconds = 0;           // 0 = the server's choice
+  bool metadata_only = false;        // PartialObjectMetadata objects
 };
 
 struct WriteOptions {
@@ -57,6 +59,15 @@ struct DeleteOptions {
 };
 
 enum class PatchType { kJson, kMerge, kStrategicMerge, kApply };
+
+// One frame of a watch stream, taken apart without building a tree.
+struct WatchFrame {
+  std::string_view type;    // "ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"
+  std::string_view object;  // the object's JSON
+};
+// The two parts of `frame`, valid while it lives; nullopt when it is not spelt
+// {"type":T,"object":{...}} in this order without spaces (legal, so callers then parse it).
+std::optional<WatchFrame> SplitWatchFrame(std::string_view frame);
 
 struct WatchEvent {
   enum class Type { kAdded, kModified, kDeleted, kBookmark };
@@ -102,9 +113,16 @@ class Client {
   Result<kube::Json> DeleteCollection(const Target& target, const ListOptions& list,
                                       const DeleteOptions& options = {}) const;
   Result<std::unique_ptr<Watch>> OpenWatch(const Target& target, const WatchOptions& options) const;
+  // The same, undecoded: one frame per event, ERROR frames included (informers keep the bytes).
+  Result<std::unique_ptr<Stream>> OpenWatchStream(const Target& target,
+                                                  const WatchOptions& options) const;
 
   // Any path: discovery, health, logs. Errors as above for codes >= 400.
   Result<std::string> GetRaw(std::string_view path_and_query) const;
+  // Adds user agent, impersonation, Accept and deadline where `request` leaves them out, sends it,
+  // and retries answers 429, 503 and 504 that carry Retry-After: at most 5 times, at most 10 s each
+  // and never past the deadline. Any HTTP code is an answer. Errors: Timeout, ServiceUnavailable.
+  Result<HttpResponse> Send(HttpRequest request) const;
 
   Transport& transport() const { return *transport_; }
   const std::string& user_agent() const { return user_agent_; }
@@ -112,6 +130,11 @@ class Client {
   static std::string PathOf(const Target& target);
 
  private:
+  HttpRequest NewRequest(std::string method, std::string path_and_query) const;
+  Result<kube::Json> SendForObject(HttpRequest request) const;
+  Result<kube::Json> Write(std::string method, const Target& target, std::string query,
+                           const kube::Json& body, std::string_view content_type) const;
+
   std::shared_ptr<Transport> transport_;
   std::string user_agent_;
   Headers impersonation_;

@@ -3,6 +3,7 @@
 // the same pipeline in process without TLS and HTTP. client/client.h is what callers use.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +17,9 @@
 namespace sublet::client {
 
 using Headers = std::vector<std::pair<std::string, std::string>>;
+
+// Whether two header names are the same (ASCII, any case).
+bool HeaderNameEquals(std::string_view a, std::string_view b);
 
 struct HttpRequest {
   std::string method = "GET";
@@ -46,6 +50,15 @@ class Stream {
   virtual Result<std::optional<Chunk>> Next(Deadline deadline) = 0;
   // Makes a waiting Next return nullopt. Threads: any; idempotent.
   virtual void Close() = 0;
+  // Lets one thread read many streams. After it returned true: each time Next has returned Timeout,
+  // `ready` is called once, from any thread and with no lock of a caller held, as soon as Next would
+  // return something else (a frame, the end, an error, Close). It must not call back into the
+  // stream. False: not supported; the reader needs a thread of its own.
+  // Threads: the reader's, once, before the first Next.
+  virtual bool NotifyWhenReady(std::function<void()> ready) {
+    static_cast<void>(ready);
+    return false;
+  }
 };
 
 // A connection after "101 Switching Protocols": raw bytes both ways (exec, port-forward).
