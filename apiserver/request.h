@@ -48,7 +48,10 @@ struct RequestInfo {
   std::string namespace_name;
   std::string resource;
   std::string subresource;
-  std::string name;
+  std::string name;  // of the path; "" for list, watch of a collection, create, deletecollection
+  // The name that `fieldSelector=metadata.name=x` of a list or watch demands: authorization counts
+  // it as the name, handlers do not.
+  std::string selected_name;
   std::string rest;  // what follows the subresource (proxy paths), with its leading '/'
 };
 
@@ -65,6 +68,7 @@ struct Request {
   // The client certificate's subject when TLS verified one: common name and organizations.
   std::string tls_common_name;
   std::vector<std::string> tls_organizations;
+  bool tls_certificate_rejected = false;  // one was shown that our authority does not vouch for
   bool loopback = false;  // in process: authenticated as the user the transport names
   Deadline deadline = Deadline::max();
   WallTime received;
@@ -80,6 +84,8 @@ struct Request {
 
 // Splits path and method into a RequestInfo. Never fails: what is no resource path is non-resource.
 RequestInfo ParseRequestInfo(std::string_view method, std::string_view path, const Query& query);
+// Percent-decodes a path ("+" stays).
+std::string DecodePath(std::string_view raw_path);
 // Decodes a query string ("a=b&c=%20"); malformed escapes are kept as they stand.
 Query ParseQuery(std::string_view text);
 

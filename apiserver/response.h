@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 
 namespace sublet::apiserver {
@@ -29,6 +30,11 @@ class Body {
     std::shared_ptr<const void> owner;
   };
   const std::vector<Piece>& pieces() const { return pieces_; }
+  // The pieces, moved out; the body is then empty.
+  std::vector<Piece> TakePieces() {
+    size_ = 0;
+    return std::exchange(pieces_, {});
+  }
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
   std::string Flatten() const;
@@ -85,6 +91,9 @@ class Responder {
   virtual void Send(Response response) = 0;
   virtual void SendStream(Response head, std::unique_ptr<ByteStream> stream) = 0;
   virtual void SendUpgrade(Response head, Upgrade upgrade) = 0;
+  // By when an answer must have been given; past it the transport answers 504 itself and drops what
+  // comes later. Called by the pipeline before the handler runs.
+  virtual void AnswerBy(Deadline) {}
 };
 using ResponderPtr = std::unique_ptr<Responder>;
 
