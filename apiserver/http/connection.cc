@@ -12,7 +12,7 @@
 namespace sublet::apiserver {
 namespace {
 
-constexpr std::size_t kPlainBytesMax = 64 * 1024;
+constexpr std::size_t kPlainBytesMax = 128 * 1024;  // more than the largest head
 constexpr std::size_t kOutputBytes = 128 * 1024;  // gathered before a send
 constexpr std::size_t kRecordBytes = 16 * 1024;   // the most a TLS record takes
 constexpr std::size_t kPullBytes = 64 * 1024;

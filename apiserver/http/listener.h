@@ -5,7 +5,7 @@
 // Handler::Handle runs on it and must not block. Upgraded connections run on threads of their own,
 // named tunnel, at most tunnels_max.
 // Bounds: connections_max (more are closed at once), head, headers and body sizes, one request at a
-// time per connection (pipelined ones wait in at most 64 KiB, then TCP pushes back), 128 KiB of
+// time per connection (pipelined ones wait in at most 128 KiB, then TCP pushes back), 128 KiB of
 // unsent output per connection, and a deadline in every state.
 // Source: limits.md figures 1, 2 and 5 in the design notes; k8s.io/apiserver for what is answered.
 #pragma once
