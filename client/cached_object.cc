@@ -25,21 +25,6 @@ void ReadLabels(const kube::Json& metadata, CachedObject* out) {
   std::sort(out->labels.begin(), out->labels.end());
 }
 
-void ReadOwners(const kube::Json& metadata, CachedObject* out) {
-  const kube::Json* owners = kube::Find(metadata, {"ownerReferences"});
-  if (owners == nullptr || !owners->is_array()) {
-    return;
-  }
-  for (const kube::Json& owner : *owners) {
-    out->owners.push_back({.api_version = Text(owner, {"apiVersion"}),
-                           .kind = Text(owner, {"kind"}),
-                           .name = Text(owner, {"name"}),
-                           .uid = Text(owner, {"uid"}),
-                           .controller = kube::FindBool(owner, {"controller"}),
-                           .block_owner_deletion = kube::FindBool(owner, {"blockOwnerDeletion"})});
-  }
-}
-
 }  // namespace
 
 Result<CachedObject> ReadMetadata(const kube::Json& object) {
@@ -64,7 +49,7 @@ Result<CachedObject> ReadMetadata(const kube::Json& object) {
   out.creation_timestamp = Text(*metadata, {"creationTimestamp"});
   out.deletion_timestamp = Text(*metadata, {"deletionTimestamp"});
   ReadLabels(*metadata, &out);
-  ReadOwners(*metadata, &out);
+  out.owners = kube::OwnersOf(object);
   if (const kube::Json* list = kube::Find(*metadata, {"finalizers"}); list && list->is_array()) {
     for (const kube::Json& finalizer : *list) {
       if (finalizer.is_string()) {
@@ -75,8 +60,8 @@ Result<CachedObject> ReadMetadata(const kube::Json& object) {
   return out;
 }
 
-const OwnerReference* CachedObject::controller() const {
-  for (const OwnerReference& owner : owners) {
+const kube::OwnerReference* CachedObject::controller() const {
+  for (const kube::OwnerReference& owner : owners) {
     if (owner.controller) {
       return &owner;
     }
@@ -99,7 +84,7 @@ Result<kube::Json> CachedObject::Parse() const {
 }
 
 std::vector<std::string> IndexByController(const CachedObject& object) {
-  const OwnerReference* owner = object.controller();
+  const kube::OwnerReference* owner = object.controller();
   return owner != nullptr ? std::vector<std::string>{owner->uid} : std::vector<std::string>{};
 }
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "client/wire_status.h"
+#include "kube/status_json.h"
 
 namespace sublet::client {
 namespace {
@@ -163,7 +163,7 @@ class DecodedWatch final : public Watch {
       return ServiceUnavailable("a watch event without an object");
     }
     if (type == "ERROR") {
-      return StatusOfJson(*object, 500);
+      return kube::StatusFromJson(*object, 500);
     }
     const auto known = TypeOf(type);
     if (!known) {
@@ -280,7 +280,7 @@ Result<HttpResponse> Client::Send(HttpRequest request) const {
 Result<kube::Json> Client::SendForObject(HttpRequest request) const {
   SUBLET_TRY(const HttpResponse response, Send(std::move(request)));
   if (response.code >= 400) {
-    return StatusOfResponse(response);
+    return kube::StatusFromBody(response.body, response.code);
   }
   return kube::ParseJson(response.body, kAnswerLimits);
 }
@@ -364,7 +364,7 @@ Result<std::string> Client::GetRaw(std::string_view path_and_query) const {
   request.headers.emplace_back("Accept", "*/*");
   SUBLET_TRY(HttpResponse response, Send(std::move(request)));
   if (response.code >= 400) {
-    return StatusOfResponse(response);
+    return kube::StatusFromBody(response.body, response.code);
   }
   return std::move(response.body);
 }

@@ -4,10 +4,11 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/base64.h"
 #include "client/http_response_parser.h"
 #include "client/readable_poller.h"
 #include "client/tls_socket.h"
-#include "client/wire_status.h"
+#include "kube/status_json.h"
 
 namespace sublet::client {
 namespace {
@@ -17,22 +18,6 @@ constexpr std::size_t kFrameBytesMax = 64u << 20;
 constexpr std::chrono::seconds kTokenFileAge{60};
 constexpr std::chrono::seconds kCredentialRetry{10};
 constexpr std::chrono::seconds kExpiryMargin{30};
-
-std::string Base64(std::string_view text) {
-  static constexpr char kDigits[] =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); i += 3) {
-    std::uint32_t bits = static_cast<unsigned char>(text[i]) << 16;
-    bits |= i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) << 8 : 0;
-    bits |= i + 2 < text.size() ? static_cast<unsigned char>(text[i + 2]) : 0;
-    out += kDigits[bits >> 18];
-    out += kDigits[(bits >> 12) & 63];
-    out += i + 1 < text.size() ? kDigits[(bits >> 6) & 63] : '=';
-    out += i + 2 < text.size() ? kDigits[bits & 63] : '=';
-  }
-  return out;
-}
 
 bool IsWatch(std::string_view target) {
   return target.find("?watch=") != std::string_view::npos ||
@@ -115,7 +100,7 @@ class IdentityKeeper {
     if (!credential_.bearer_token.empty()) {
       SetAuthorization("Bearer " + credential_.bearer_token);
     } else if (!options_.basic_user.empty()) {
-      SetAuthorization("Basic " + Base64(options_.basic_user + ":" + options_.basic_password));
+      SetAuthorization("Basic " + EncodeBase64(options_.basic_user + ":" + options_.basic_password));
     }
     return Ok();
   }
@@ -302,7 +287,7 @@ class HttpTransport final : public Transport {
       const std::uint64_t generation = opened.generation;
       SUBLET_TRY(const HttpResponse response, ReadAll(std::move(opened), request));
       if (response.code != 401 || attempt > 0 || !identity_.Refused(generation)) {
-        return StatusOfResponse(response);
+        return kube::StatusFromBody(response.body, response.code);
       }
     }
   }
@@ -311,7 +296,7 @@ class HttpTransport final : public Transport {
     SUBLET_TRY(Opened opened, OpenRequest(request));
     if (opened.parser->code() != 101) {
       SUBLET_TRY(const HttpResponse response, ReadAll(std::move(opened), request));
-      return StatusOfResponse(response);
+      return kube::StatusFromBody(response.body, response.code);
     }
     return std::unique_ptr<Tunnel>(std::make_unique<HttpTunnel>(std::move(opened)));
   }

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
-#include "client/wire_status.h"
+#include "kube/status_json.h"
 
 namespace sublet::client {
 namespace {
@@ -285,7 +285,7 @@ Result<void> Informer::HandleFrame(const Chunk& chunk) {
     frame = nullptr;  // encoded anew from the tree
   }
   if (type == "ERROR") {
-    return StatusOfJson(object, 500);
+    return kube::StatusFromJson(object, 500);
   }
   event_seen_ = true;
   if (type == "BOOKMARK") {

@@ -30,17 +30,9 @@
 
 #include "base/mutex.h"
 #include "client/client.h"
+#include "kube/object.h"
 
 namespace sublet::client {
-
-struct OwnerReference {
-  std::string api_version;
-  std::string kind;
-  std::string name;
-  std::string uid;
-  bool controller = false;
-  bool block_owner_deletion = false;
-};
 
 // One object as the cache holds it. Immutable. Threads: any.
 struct CachedObject {
@@ -52,7 +44,7 @@ struct CachedObject {
   std::string creation_timestamp;  // RFC 3339
   std::string deletion_timestamp;  // "" = not being deleted
   std::vector<std::pair<std::string, std::string>> labels;  // sorted by key
-  std::vector<OwnerReference> owners;
+  std::vector<kube::OwnerReference> owners;
   std::vector<std::string> finalizers;
   Chunk bytes;                 // nullptr when the informer keeps none
   std::string_view json;       // the object's JSON inside `bytes`
@@ -60,7 +52,7 @@ struct CachedObject {
 
   bool deleting() const { return !deletion_timestamp.empty(); }
   // The owner with controller: true, or nullptr.
-  const OwnerReference* controller() const;
+  const kube::OwnerReference* controller() const;
   // "" when absent.
   std::string_view Label(std::string_view key) const;
   // The whole object as a tree of the caller's own. Errors: InternalError (no bytes kept).
