@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "kube/object.h"
 #include "syncer/kinds/container_translate.h"
 #include "syncer/kinds/translate_fields.h"
 #include "syncer/kinds/volume_translate.h"
@@ -14,10 +15,6 @@ using kube::Json;
 
 constexpr std::string_view kKindText = "/v1, Kind=Pod";
 
-std::string_view NamespaceOf(const Json& pod) {
-  return kube::FindString(pod, {"metadata", "namespace"});
-}
-
 std::string SafeHostname(std::string_view name) {
   std::string out(name.substr(0, 63));
   std::replace(out.begin(), out.end(), '.', '-');
@@ -27,18 +24,10 @@ std::string SafeHostname(std::string_view name) {
   return out;
 }
 
-bool HasController(const Json& pod) {
-  const Json* owners = kube::Find(pod, {"metadata", "ownerReferences"});
-  return owners != nullptr && owners->is_array() &&
-         std::any_of(owners->begin(), owners->end(), [](const Json& owner) {
-           return kube::FindBool(owner, {"controller"});
-         });
-}
-
 Json HostMetadata(const Json& pod, const PodContext& context, const DownwardApi& downward) {
   const auto& extra = context.policy->extra_keys;
   const std::string name =
-      HostName(context.tenant, kube::FindString(pod, {"metadata", "name"}), NamespaceOf(pod));
+      HostName(context.tenant, kube::FindString(pod, {"metadata", "name"}), kube::NamespaceOf(pod));
   Json labels = HostLabels(context.tenant, pod, extra);
   if (context.namespace_labels != nullptr && context.namespace_labels->is_object()) {
     for (const auto& [key, value] : context.namespace_labels->items()) {
@@ -52,14 +41,14 @@ Json HostMetadata(const Json& pod, const PodContext& context, const DownwardApi&
     annotations[std::string(kCdiAnnotation)] = "sublet.dev/gpu=" + context.gpu_slice;
   }
   annotations["cluster-autoscaler.kubernetes.io/safe-to-evict"] =
-      HasController(pod) ? "true" : "false";
+      kube::ControllerOf(pod).has_value() ? "true" : "false";
   Json metadata = {{"name", name},
                    {"namespace", context.tenant.host_namespace},
                    {"labels", std::move(labels)},
                    {"annotations", std::move(annotations)}};
   if (context.owner_reference.is_object()) {
     Json owner = context.owner_reference;
-    owner["controller"] = HasController(pod);
+    owner["controller"] = kube::ControllerOf(pod).has_value();
     metadata["ownerReferences"] = Json::array({std::move(owner)});
   }
   return metadata;
@@ -80,7 +69,7 @@ void TranslateDns(const Json& pod, const PodContext& context, Json& spec) {
   }
   const std::string& domain = context.policy->cluster_domain;
   Json nameservers = Json::array({context.dns_address});
-  Json searches = Json::array({std::string(NamespaceOf(pod)) + ".svc." + domain, "svc." + domain,
+  Json searches = Json::array({std::string(kube::NamespaceOf(pod)) + ".svc." + domain, "svc." + domain,
                                domain});
   // Differs: vCluster drops the pod's own dnsConfig options; they are kept here, ndots first.
   Json options = Json::array();
@@ -117,7 +106,7 @@ Json TranslateTerm(const Json& term, const Json& pod, const PodContext& context)
   const bool has_list = listed != term.end() && listed->is_array() && !listed->empty();
   const auto by_label = term.find("namespaceSelector");
   if (!has_list && (by_label == term.end() || !by_label->is_object())) {
-    out["labelSelector"] = HostLabelSelector(context.tenant, selector, NamespaceOf(pod));
+    out["labelSelector"] = HostLabelSelector(context.tenant, selector, kube::NamespaceOf(pod));
     return out;
   }
   Json host = HostLabelSelector(context.tenant, selector, "");
@@ -191,7 +180,7 @@ void TranslatePlacement(const Json& pod, const PodContext& context, Json& spec) 
       Json& out = spec["topologySpreadConstraints"] = Json::array();
       for (Json constraint : *spread) {
         constraint["labelSelector"] = HostLabelSelector(
-            context.tenant, constraint.value("labelSelector", Json::object()), NamespaceOf(pod));
+            context.tenant, constraint.value("labelSelector", Json::object()), kube::NamespaceOf(pod));
         out.push_back(std::move(constraint));
       }
     }
@@ -236,7 +225,7 @@ void TranslateClasses(const Json& pod, const PodContext& context, Json& spec) {
 void TranslateIdentity(const Json& pod, const PodContext& context, Json& spec) {
   const std::string account(kube::FindString(pod, {"spec", "serviceAccountName"}, "default"));
   spec["serviceAccountName"] = context.policy->sync_service_accounts
-                                   ? HostName(context.tenant, account, NamespaceOf(pod))
+                                   ? HostName(context.tenant, account, kube::NamespaceOf(pod))
                                    : context.workload_service_account;
   spec["automountServiceAccountToken"] = false;
   spec["enableServiceLinks"] = false;
@@ -261,7 +250,7 @@ void TranslateIdentity(const Json& pod, const PodContext& context, Json& spec) {
       secrets != nullptr && secrets->is_array() && !secrets->empty()) {
     Json& out = spec["imagePullSecrets"] = Json::array();
     for (Json secret : *secrets) {
-      TranslateName(secret, "name", context.tenant, NamespaceOf(pod));
+      TranslateName(secret, "name", context.tenant, kube::NamespaceOf(pod));
       out.push_back(std::move(secret));
     }
   }
@@ -301,6 +290,15 @@ Result<HostPod> TranslatePod(const Json& pod, const PodContext& context) {
              {"kind", "Pod"},
              {"metadata", HostMetadata(pod, context, downward)},
              {"spec", std::move(spec)}};
+  return out;
+}
+
+Json TranslateEphemeralContainers(const Json& pod, const PodContext& context) {
+  Json out = Json::array();
+  DownwardApi downward{Json::object()};
+  for (const Json& container : pod.at("spec").value("ephemeralContainers", Json::array())) {
+    out.push_back(TranslateContainer(container, pod, context, downward));
+  }
   return out;
 }
 

@@ -70,6 +70,9 @@ inline constexpr std::string_view kCdiAnnotation = "cdi.k8s.io/sublet";
 // through (a volume kind outside the allow-list).
 Result<HostPod> TranslatePod(const kube::Json& pod, const PodContext& context);
 
+// The ephemeral containers of the host pod: an array, empty when there are none.
+kube::Json TranslateEphemeralContainers(const kube::Json& pod, const PodContext& context);
+
 // The parts that follow later changes of a running pod: labels, annotations, images,
 // activeDeadlineSeconds, tolerations. Returns a merge patch for the host pod; null when there is
 // nothing to do.

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "kube/object.h"
 #include "syncer/kinds/translate_fields.h"
 
 namespace sublet::syncer {
@@ -9,16 +10,12 @@ namespace {
 
 using kube::Json;
 
-std::string NamespaceOf(const Json& pod) {
-  return std::string(kube::FindString(pod, {"metadata", "namespace"}));
-}
-
 // {optional, items, name|secretName} of configMap and secret sources.
 Json NamedSource(const Json& source, std::string_view name_field, const Json& pod,
                  const PodContext& context) {
   Json out = Json::object();
   CopyFields(source, out, {"name", "secretName", "items", "optional", "defaultMode"});
-  TranslateName(out, name_field, context.tenant, NamespaceOf(pod));
+  TranslateName(out, name_field, context.tenant, kube::NamespaceOf(pod));
   return out;
 }
 
@@ -42,7 +39,7 @@ Json DownwardItems(const Json& source, const Json& pod, const PodContext& contex
 Json TokenItem(const Json& source, const Json& pod, const PodContext& context, HostPod& out) {
   if (out.token_secret.empty()) {
     const std::string name(kube::FindString(pod, {"metadata", "name"}));
-    out.token_secret = HostName(context.tenant, name + "-sa-token", NamespaceOf(pod));
+    out.token_secret = HostName(context.tenant, name + "-sa-token", kube::NamespaceOf(pod));
   }
   PodToken token;
   token.key = "token-" + std::to_string(out.tokens.size());
@@ -86,7 +83,7 @@ Json Projected(const Json& source, const Json& pod, const PodContext& context,
 Json EphemeralClaim(const Json& volume, const Json& pod, const PodContext& context) {
   const std::string claim = std::string(kube::FindString(pod, {"metadata", "name"})) + "-" +
                             std::string(kube::FindString(volume, {"name"}));
-  return {{"claimName", HostName(context.tenant, claim, NamespaceOf(pod))}};
+  return {{"claimName", HostName(context.tenant, claim, kube::NamespaceOf(pod))}};
 }
 
 // Network volumes whose only reference is a Secret.
@@ -116,7 +113,7 @@ Result<Json> TranslateVolume(const Json& volume, const Json& pod, const PodConte
   } else if (volume.contains("persistentVolumeClaim")) {
     Json& claim = result["persistentVolumeClaim"] = Json::object();
     CopyFields(volume["persistentVolumeClaim"], claim, {"claimName", "readOnly"});
-    TranslateName(claim, "claimName", context.tenant, NamespaceOf(pod));
+    TranslateName(claim, "claimName", context.tenant, kube::NamespaceOf(pod));
   } else if (volume.contains("ephemeral")) {
     result["persistentVolumeClaim"] = EphemeralClaim(volume, pod, context);
   } else if (volume.contains("emptyDir")) {
@@ -132,7 +129,7 @@ Result<Json> TranslateVolume(const Json& volume, const Json& pod, const PodConte
         Json& copy = result[std::string(kind.kind)] = volume[kind.kind];
         if (copy.contains(kind.reference)) {
           TranslateName(copy[std::string(kind.reference)], "name", context.tenant,
-                        NamespaceOf(pod));
+                        kube::NamespaceOf(pod));
         }
         return result;
       }

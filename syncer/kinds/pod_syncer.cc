@@ -1,0 +1,400 @@
+#include "syncer/kinds/pod_syncer.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "gpu/api/types.h"
+#include "kube/object.h"
+#include "kube/pod_security.h"
+
+namespace sublet::syncer {
+namespace {
+
+using client::Outcome;
+using kube::Json;
+
+std::string_view NodeNameOf(const Json& pod) { return kube::FindString(pod, {"spec", "nodeName"}); }
+
+// Does the pod ask for a device, by annotation or by resource?
+bool WantsGpu(const Json& pod) {
+  if (const Json* notes = kube::Find(pod, {"metadata", "annotations"});
+      notes != nullptr && notes->is_object() &&
+      (notes->contains("gpu-fraction") || notes->contains("gpu-memory"))) {
+    return true;
+  }
+  for (const char* list : {"containers", "initContainers"}) {
+    const Json* containers = kube::Find(pod, {"spec", list});
+    if (containers == nullptr || !containers->is_array()) {
+      continue;
+    }
+    for (const Json& container : *containers) {
+      const Json* limits = kube::Find(container, {"resources", "limits"});
+      if (limits == nullptr || !limits->is_object()) {
+        continue;
+      }
+      for (const auto& [name, amount] : limits->items()) {
+        if ((name == "nvidia.com/gpu" || name.starts_with("nvidia.com/mig-")) && amount != "0") {
+          return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
+// True when a container of the pod has ever run.
+bool EverStarted(const Json& pod) {
+  for (const char* list : {"containerStatuses", "initContainerStatuses"}) {
+    const Json* statuses = kube::Find(pod, {"status", list});
+    if (statuses == nullptr || !statuses->is_array()) {
+      continue;
+    }
+    for (const Json& status : *statuses) {
+      if (kube::Find(status, {"state", "running"}) != nullptr ||
+          kube::Find(status, {"state", "terminated"}) != nullptr ||
+          kube::FindInt(status, {"restartCount"}) > 0) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// A merge patch that turns `from` into `to`: what is gone becomes null; lists are replaced.
+Json Difference(const Json& from, const Json& to) {
+  Json patch = Json::object();
+  for (const auto& [key, value] : to.items()) {
+    const auto found = from.find(key);
+    if (found == from.end() || *found != value) {
+      patch[key] = value;
+    }
+  }
+  for (const auto& [key, value] : from.items()) {
+    if (!to.contains(key)) {
+      patch[key] = nullptr;
+    }
+  }
+  return patch;
+}
+
+}  // namespace
+
+PodSyncer::PodSyncer(SyncContext& context)
+    : TranslatedKind(context, {"pods", "/v1, Kind=Pod", false}, {"", "v1", "pods"}, "Pod"),
+      tokens_(context) {}
+
+void PodSyncer::Watch(Enqueue enqueue) {
+  namespaces_ = &context().VirtualInformer("", "v1", "namespaces", "Namespace");
+  services_ = &context().VirtualInformer("", "v1", "services", "Service");
+  TranslatedKind::Watch(enqueue);
+  // A label of a Namespace stands on the host pods of that namespace.
+  namespaces_->AddHandler([this, enqueue](const client::ObjectPtr& before,
+                                          const client::ObjectPtr& after) {
+    if (before != nullptr && after != nullptr && before->labels != after->labels) {
+      for (const auto& pod : virtual_informer().ListNamespace(after->key.name)) {
+        enqueue(pod->key);
+      }
+    }
+  });
+  client::InformerOptions slices;
+  slices.resource = {std::string(gpu::kGroup), std::string(gpu::kVersion),
+                     std::string(gpu::kSliceResource)};
+  slices.kind = std::string(gpu::kSliceKind);
+  slices.namespace_name = context().tenant.host_namespace;
+  slices_ = &context().host_informers.For(slices);
+  slices_->AddIndex("pod", [](const client::CachedObject& object) {
+    return std::vector<std::string>{object.key.name};
+  });
+  virtual_informer().AddIndex("uid", [](const client::CachedObject& object) {
+    return std::vector<std::string>{object.uid};
+  });
+  slices_->AddHandler([this, enqueue](const client::ObjectPtr& before,
+                                      const client::ObjectPtr& after) {
+    // A slice is named by the UID of its pod.
+    for (const auto& pod :
+         virtual_informer().ByIndex("uid", (after != nullptr ? after : before)->key.name)) {
+      enqueue(pod->key);
+    }
+  });
+  client::InformerOptions nodes;
+  nodes.resource = {std::string(gpu::kGroup), std::string(gpu::kVersion),
+                    std::string(gpu::kNodeResource)};
+  nodes.kind = std::string(gpu::kNodeKind);
+  gpu_nodes_ = &context().host_informers.For(nodes);
+}
+
+bool PodSyncer::ScheduledByTenant(const Json& pod) const {
+  if (context().config.host_schedules_all) {
+    return false;
+  }
+  const auto& names = context().config.host_schedulers;
+  const auto name = kube::FindString(pod, {"spec", "schedulerName"}, "default-scheduler");
+  return std::find(names.begin(), names.end(), name) == names.end();
+}
+
+std::optional<std::string> PodSyncer::SliceOf(const Json& pod) const {
+  if (!WantsGpu(pod) || gpu_nodes_->Get({"", std::string(NodeNameOf(pod))}) == nullptr) {
+    return "";
+  }
+  const std::string uid(kube::FindString(pod, {"metadata", "uid"}));
+  const auto slice = slices_->Get({context().tenant.host_namespace, uid});
+  if (slice == nullptr) {
+    return std::nullopt;
+  }
+  const auto object = slice->Parse();
+  const bool granted = object.ok() &&
+                       kube::FindString(*object, {"status", "phase"}) == "Granted" &&
+                       kube::FindString(*object, {"spec", "node"}) == NodeNameOf(pod);
+  return granted ? std::optional(uid) : std::nullopt;
+}
+
+std::string PodSyncer::Objection(const Json& pod) const {
+  const auto& config = context().config;
+  std::string text =
+      kube::DescribeViolations(kube::CheckPodSecurity(config.pod_security, pod.at("spec"),
+                                                      pod.value("metadata", Json::object())));
+  if (!text.empty()) {
+    return "violates the tenant's Pod Security standard \"" + config.pod_security + "\": " + text;
+  }
+  for (const char* list : {"containers", "initContainers", "ephemeralContainers"}) {
+    const Json* containers = kube::Find(pod, {"spec", list});
+    if (containers == nullptr || !containers->is_array()) {
+      continue;
+    }
+    for (const Json& container : *containers) {
+      // Differs: baseline lets an explicit allowPrivilegeEscalation: true pass; on a shared host it
+      // is refused unless the tenant's standard is privileged.
+      if (config.pod_security != "privileged" && !config.pod_security.empty() &&
+          kube::FindBool(container, {"securityContext", "allowPrivilegeEscalation"})) {
+        return "container \"" + std::string(kube::FindString(container, {"name"})) +
+               "\" must not set securityContext.allowPrivilegeEscalation=true";
+      }
+    }
+  }
+  return "";
+}
+
+PodContext PodSyncer::ContextOf(const Json& pod, std::string slice) const {
+  PodContext result;
+  result.tenant = context().tenant;
+  result.policy = &context().config.pods;
+  result.workload_service_account = "sublet-workload-" + context().tenant.name;
+  result.api_address = context().api_address;
+  result.dns_address = context().dns_address;
+  if (context().config.set_owner) {
+    result.owner_reference = context().owner_reference;
+  }
+  result.scheduled_by_tenant = ScheduledByTenant(pod);
+  result.gpu_slice = std::move(slice);
+  return result;
+}
+
+Result<Outcome> PodSyncer::SyncToHost(const Json& pod) {
+  if (kube::IsDeleting(pod)) {
+    return DeleteVirtual(pod, 0);
+  }
+  const std::string phase(kube::FindString(pod, {"status", "phase"}));
+  if (phase == "Succeeded" || phase == "Failed") {
+    return Outcome::Done();
+  }
+  if (kube::Find(pod, {"status", "startTime"}) != nullptr) {
+    // It ran and its host twin is gone: a pod is never run twice.
+    return DeleteVirtual(pod, 0);
+  }
+  if (ScheduledByTenant(pod) && NodeNameOf(pod).empty()) {
+    return Outcome::Done();
+  }
+  if (const std::string objection = Objection(pod); !objection.empty()) {
+    context().reporter.Warn(pod, "SyncError", "not created on the host: " + objection);
+    return Outcome::Done();
+  }
+  const auto slice = SliceOf(pod);
+  if (!slice) {
+    return Outcome::Done();  // the slice informer brings it back
+  }
+  if (!ScheduledByTenant(pod) && WantsGpu(pod)) {
+    context().reporter.Warn(pod, "FractionNotEnforced",
+                            "a scheduler of the host places this pod: its GPU share is counted "
+                            "there, not enforced");
+  }
+  PodContext pod_context = ContextOf(pod, *slice);
+  Json labels;
+  if (const auto space = namespaces_->Get({"", kube::KeyOf(pod).namespace_name}); space != nullptr) {
+    labels = Json::object();
+    for (const auto& [key, value] : space->labels) {
+      labels[key] = value;
+    }
+    pod_context.namespace_labels = &labels;
+  }
+  std::vector<Json> services;
+  if (kube::FindBool(pod, {"spec", "enableServiceLinks"}, true)) {
+    for (const auto& service : services_->ListNamespace(kube::KeyOf(pod).namespace_name)) {
+      SUBLET_TRY(Json parsed, service->Parse());
+      services.push_back(std::move(parsed));
+    }
+  }
+  for (const Json& service : services) {
+    pod_context.services.push_back(&service);
+  }
+  SUBLET_TRY(HostPod wanted, TranslatePod(pod, pod_context));
+  SUBLET_TRY(const std::string name,
+             context().mapping.Claim(info().name, kube::KeyOf(pod), NameFormula(kube::KeyOf(pod))));
+  wanted.pod["metadata"]["name"] = name;
+  SUBLET_TRY(const Outcome renew, tokens_.Ensure(pod, wanted));
+  SUBLET_TRY(const Outcome created, CreateHost(wanted.pod));
+  (void)created;
+  return renew;
+}
+
+Result<Outcome> PodSyncer::SyncDeletion(const Json& pod, const Json& host, bool* handled) {
+  *handled = true;
+  if (kube::IsDeleting(pod) && !kube::IsDeleting(host)) {
+    return DeleteHost(host, kube::FindInt(pod, {"metadata", "deletionGracePeriodSeconds"}, 30));
+  }
+  if (kube::IsDeleting(host) && !kube::IsDeleting(pod)) {
+    SUBLET_RETURN_IF_ERROR(SyncStatus(pod, host));
+    return DeleteVirtual(pod, kube::FindInt(host, {"metadata", "deletionGracePeriodSeconds"}, 30));
+  }
+  if (kube::IsDeleting(host)) {
+    // Both end: status keeps flowing, or a Job would never learn how its pod finished.
+    SUBLET_RETURN_IF_ERROR(SyncStatus(pod, host));
+    const auto grace = kube::FindInt(pod, {"metadata", "deletionGracePeriodSeconds"}, 30);
+    if (grace < kube::FindInt(host, {"metadata", "deletionGracePeriodSeconds"}, 30)) {
+      return DeleteHost(host, grace);
+    }
+    return Outcome::Done();
+  }
+  *handled = false;
+  return Outcome::Done();
+}
+
+Result<Outcome> PodSyncer::SyncRejection(const Json& pod, const Json& host, bool* handled) {
+  // The node's admission refused the pod (OutOfcpu, NodeAffinity, UnexpectedAdmissionError ...): no
+  // container ever ran, so it may be placed again.
+  *handled = kube::FindString(host, {"status", "phase"}) == "Failed" &&
+             !kube::FindString(host, {"status", "reason"}).empty() && !EverStarted(host) &&
+             kube::FindString(host, {"status", "reason"}) != "DeadlineExceeded" &&
+             kube::FindString(host, {"status", "reason"}) != "Evicted" && ScheduledByTenant(pod);
+  if (!*handled) {
+    return Outcome::Done();
+  }
+  const std::string why = std::string(kube::FindString(host, {"status", "reason"})) + ": " +
+                          std::string(kube::FindString(host, {"status", "message"}));
+  context().reporter.Warn(pod, "RejectedByHost", "the node refused the pod: " + why);
+  SUBLET_RETURN_IF_ERROR(DeleteHost(host, 0));
+  if (kube::ControllerOf(pod).has_value()) {
+    return DeleteVirtual(pod, 0);
+  }
+  // Differs: Kubernetes never takes a binding back; a bare pod would be lost here.
+  const Json binding = {{"apiVersion", "v1"},
+                        {"kind", "Binding"},
+                        {"metadata",
+                         {{"name", kube::FindString(pod, {"metadata", "name"})},
+                          {"namespace", kube::KeyOf(pod).namespace_name},
+                          {"uid", kube::FindString(pod, {"metadata", "uid"})},
+                          {"annotations", {{"sublet.dev/unbind-reason", "RejectedByHost"},
+                                           {"sublet.dev/unbind-message", why}}}}},
+                        {"target", {{"kind", "Node"}, {"name", ""}}}};
+  auto unbound = context().virtual_client.Create(VirtualTarget(kube::KeyOf(pod), "binding"), binding);
+  if (!unbound.ok()) {
+    return std::move(unbound).error();
+  }
+  return Outcome::Done();
+}
+
+Result<void> PodSyncer::SyncBinding(const Json& pod, const Json& host) {
+  if (NodeNameOf(host).empty() || !NodeNameOf(pod).empty()) {
+    return Ok();
+  }
+  const Json binding = {{"apiVersion", "v1"},
+                        {"kind", "Binding"},
+                        {"metadata",
+                         {{"name", kube::FindString(pod, {"metadata", "name"})},
+                          {"namespace", kube::KeyOf(pod).namespace_name},
+                          {"uid", kube::FindString(pod, {"metadata", "uid"})}}},
+                        {"target", {{"kind", "Node"}, {"name", NodeNameOf(host)}}}};
+  auto bound = context().virtual_client.Create(VirtualTarget(kube::KeyOf(pod), "binding"), binding);
+  if (!bound.ok() && !bound.error().Is(Reason::kConflict)) {
+    return std::move(bound).error();
+  }
+  return Ok();
+}
+
+Result<void> PodSyncer::SyncStatus(const Json& pod, const Json& host) {
+  const Json patch =
+      Difference(pod.value("status", Json::object()), VirtualStatus(pod, host));
+  if (patch.empty()) {
+    return Ok();
+  }
+  auto written = PatchVirtual(pod, {{"status", patch}}, "status");
+  if (!written.ok()) {
+    return std::move(written).error();
+  }
+  return Ok();
+}
+
+Result<void> PodSyncer::SyncSpec(const Json& pod, const Json& host, const HostPod& wanted) {
+  if (const std::string objection = Objection(pod); !objection.empty()) {
+    context().reporter.Warn(pod, "SyncError", "change not carried to the host: " + objection);
+    return Ok();
+  }
+  auto patched = PatchHost(host, HostPodPatch(host, wanted.pod));
+  if (!patched.ok()) {
+    return std::move(patched).error();
+  }
+  return SyncEphemeralContainers(pod, host);
+}
+
+Result<void> PodSyncer::SyncEphemeralContainers(const Json& pod, const Json& host) {
+  const Json wanted = TranslateEphemeralContainers(pod, ContextOf(pod, ""));
+  const Json* have = kube::Find(host, {"spec", "ephemeralContainers"});
+  if (wanted.size() <= (have == nullptr ? 0 : have->size())) {
+    return Ok();
+  }
+  auto patched = PatchHost(host, {{"spec", {{"ephemeralContainers", wanted}}}},
+                           "ephemeralcontainers");
+  if (!patched.ok()) {
+    return std::move(patched).error();
+  }
+  return Ok();
+}
+
+Result<Outcome> PodSyncer::Sync(const Json& pod, const Json& host) {
+  if (ReadHostRecord(host).virtual_uid != kube::FindString(pod, {"metadata", "uid"})) {
+    // The twin of a predecessor with the same name: it goes, and its end brings this key back.
+    return DeleteHost(host, 0);
+  }
+  bool handled = false;
+  SUBLET_TRY(const Outcome deletion, SyncDeletion(pod, host, &handled));
+  if (handled) {
+    return deletion;
+  }
+  SUBLET_TRY(const Outcome rejection, SyncRejection(pod, host, &handled));
+  if (handled) {
+    return rejection;
+  }
+  SUBLET_RETURN_IF_ERROR(SyncBinding(pod, host));
+  SUBLET_RETURN_IF_ERROR(SyncStatus(pod, host));
+  PodContext pod_context = ContextOf(pod, SliceOf(pod).value_or(""));
+  Json labels = Json::object();
+  if (const auto space = namespaces_->Get({"", kube::KeyOf(pod).namespace_name}); space != nullptr) {
+    for (const auto& [key, value] : space->labels) {
+      labels[key] = value;
+    }
+    pod_context.namespace_labels = &labels;
+  }
+  SUBLET_TRY(const HostPod wanted, TranslatePod(pod, pod_context));
+  SUBLET_RETURN_IF_ERROR(SyncSpec(pod, host, wanted));
+  const std::string phase(kube::FindString(host, {"status", "phase"}));
+  if (phase == "Succeeded" || phase == "Failed") {
+    return Outcome::Done();
+  }
+  return tokens_.Ensure(pod, wanted);
+}
+
+Result<Outcome> PodSyncer::Gone(const kube::ObjectKey& key) {
+  SUBLET_RETURN_IF_ERROR(tokens_.Remove(key));
+  return TranslatedKind::Gone(key);
+}
+
+}  // namespace sublet::syncer

@@ -1,0 +1,52 @@
+// PodSyncer: a bound virtual pod becomes a host pod; the host pod's life comes back as status.
+// Decides only; what the host pod looks like is pod_translate.h.
+//   virtual only:  bound, allowed, slice granted if it needs one → token Secret, then host pod
+//   both:          deletion either way, rejection by the host, binding (host scheduling), status
+//                  back, changes forward
+//   host only:     deleted when it is really ours
+// Threads: the loop's workers, one per key.
+#pragma once
+
+#include <memory>
+
+#include "syncer/kinds/token_secret.h"
+#include "syncer/translated_kind.h"
+
+namespace sublet::syncer {
+
+class PodSyncer final : public TranslatedKind {
+ public:
+  explicit PodSyncer(SyncContext& context);
+
+  void Watch(Enqueue enqueue) override;
+  Result<client::Outcome> SyncToHost(const kube::Json& virtual_pod) override;
+  Result<client::Outcome> Sync(const kube::Json& virtual_pod, const kube::Json& host_pod) override;
+  Result<client::Outcome> Gone(const kube::ObjectKey& key) override;
+
+ private:
+  // True when the tenant's embedded scheduler places this pod, so that it must be bound first.
+  bool ScheduledByTenant(const kube::Json& pod) const;
+  // The granted slice of the pod: nullopt = it needs one that is not granted yet; "" = needs none.
+  std::optional<std::string> SliceOf(const kube::Json& pod) const;
+  PodContext ContextOf(const kube::Json& pod, std::string slice) const;
+  // What the pod may not do on the host; "" = nothing to object to.
+  std::string Objection(const kube::Json& pod) const;
+
+  Result<client::Outcome> SyncDeletion(const kube::Json& virtual_pod, const kube::Json& host_pod,
+                                       bool* handled);
+  Result<client::Outcome> SyncRejection(const kube::Json& virtual_pod, const kube::Json& host_pod,
+                                        bool* handled);
+  Result<void> SyncBinding(const kube::Json& virtual_pod, const kube::Json& host_pod);
+  Result<void> SyncStatus(const kube::Json& virtual_pod, const kube::Json& host_pod);
+  Result<void> SyncSpec(const kube::Json& virtual_pod, const kube::Json& host_pod,
+                        const HostPod& wanted);
+  Result<void> SyncEphemeralContainers(const kube::Json& virtual_pod, const kube::Json& host_pod);
+
+  TokenSecrets tokens_;
+  client::Informer* namespaces_ = nullptr;
+  client::Informer* services_ = nullptr;
+  client::Informer* slices_ = nullptr;
+  client::Informer* gpu_nodes_ = nullptr;
+};
+
+}  // namespace sublet::syncer

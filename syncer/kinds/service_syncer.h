@@ -1,0 +1,33 @@
+// ServiceSyncer: a tenant's Service becomes a host Service with the same ports and a translated
+// selector; the ClusterIP is the host's. `default/kubernetes` stands for the tenant's own Service.
+// Threads: as KindSyncer.
+#pragma once
+
+#include "syncer/translated_kind.h"
+
+namespace sublet::syncer {
+
+class ServiceSyncer final : public TranslatedKind {
+ public:
+  explicit ServiceSyncer(SyncContext& context);
+
+  Result<client::Outcome> SyncToHost(const kube::Json& virtual_service) override;
+  Result<client::Outcome> Sync(const kube::Json& virtual_service,
+                               const kube::Json& host_service) override;
+  // A young host Service without a twin belongs to a POST that is still being answered.
+  Result<client::Outcome> SyncToVirtual(const kube::ObjectKey& key,
+                                        const kube::Json& host_service) override;
+
+  // Makes the host Service of a virtual one that is about to be created and returns its spec as the
+  // host stored it (clusterIP, clusterIPs, ipFamilies, nodePorts): what the tenant's POST answers
+  // with. Errors: the host's; Timeout.   Threads: any.
+  Result<kube::Json> Allocate(const kube::Json& virtual_service);
+
+ private:
+  Result<kube::Json> Translate(const kube::Json& virtual_service);
+};
+
+// The host spec of a virtual Service spec. Pure.
+kube::Json HostServiceSpec(const Tenant& tenant, const kube::Json& virtual_service);
+
+}  // namespace sublet::syncer

@@ -1,0 +1,264 @@
+// The rows of SimpleSyncer: what each kind becomes on the host.
+#include <nlohmann/json.hpp>
+
+#include "kube/object.h"
+#include "syncer/kinds/simple_syncer.h"
+#include "syncer/kinds/translate_fields.h"
+
+namespace sublet::syncer {
+namespace {
+
+using kube::Json;
+
+bool Always(const SyncContext&, const Json&) { return true; }
+
+std::string SpaceOf(const Json& object) { return std::string(kube::NamespaceOf(object)); }
+
+// ---- PersistentVolumeClaim ----
+
+Result<Json> TranslateClaim(const SyncContext& context, const Json& claim) {
+  Json spec = Json::object();
+  CopyFields(claim.at("spec"), spec,
+             {"accessModes", "resources", "storageClassName", "volumeMode"});
+  // A claim may be filled from another claim of the same tenant; nothing else is reachable.
+  for (const char* source : {"dataSource", "dataSourceRef"}) {
+    const Json* from = kube::Find(claim, {"spec", source});
+    if (from != nullptr && kube::FindString(*from, {"kind"}) == "PersistentVolumeClaim") {
+      Json copy = Json::object();
+      CopyFields(*from, copy, {"apiGroup", "kind", "name"});
+      TranslateName(copy, "name", context.tenant, SpaceOf(claim));
+      spec[source] = std::move(copy);
+    }
+  }
+  return Json{{"spec", std::move(spec)}};
+}
+
+Json ClaimBack(const SyncContext&, const Json& claim, const Json& host) {
+  const auto volume = kube::FindString(host, {"spec", "volumeName"});
+  if (volume.empty() || !kube::FindString(claim, {"spec", "volumeName"}).empty()) {
+    return {};
+  }
+  return {{"metadata", {{"annotations", {{"pv.kubernetes.io/bind-completed", "yes"}}}}},
+          {"spec", {{"volumeName", volume}}}};
+}
+
+// ---- Ingress ----
+
+void TranslateBackend(Json& backend, const SyncContext& context, const std::string& space) {
+  if (Json* service = kube::Find(backend, {"service"}); service != nullptr) {
+    TranslateName(*service, "name", context.tenant, space);
+  }
+  backend.erase("resource");
+}
+
+Result<Json> TranslateIngress(const SyncContext& context, const Json& ingress) {
+  Json spec = Json::object();
+  const std::string space = SpaceOf(ingress);
+  CopyFields(ingress.at("spec"), spec, {"ingressClassName", "defaultBackend", "rules", "tls"});
+  if (spec.contains("defaultBackend")) {
+    TranslateBackend(spec["defaultBackend"], context, space);
+  }
+  if (spec.contains("rules") && spec["rules"].is_array()) {
+    for (Json& rule : spec["rules"]) {
+      Json* paths = kube::Find(rule, {"http", "paths"});
+      if (paths == nullptr || !paths->is_array()) {
+        continue;
+      }
+      for (Json& path : *paths) {
+        if (path.contains("backend")) {
+          TranslateBackend(path["backend"], context, space);
+        }
+      }
+    }
+  }
+  if (spec.contains("tls") && spec["tls"].is_array()) {
+    for (Json& tls : spec["tls"]) {
+      TranslateName(tls, "secretName", context.tenant, space);
+    }
+  }
+  return Json{{"spec", std::move(spec)}};
+}
+
+// ---- NetworkPolicy ----
+
+Json TranslatePeer(const SyncContext& context, const Json& peer, const std::string& space) {
+  if (peer.contains("ipBlock")) {
+    Json out = Json::object();
+    CopyFields(peer, out, {"ipBlock"});
+    return out;
+  }
+  const Json pods = peer.value("podSelector", Json::object());
+  const Json* namespaces = kube::Find(peer, {"namespaceSelector"});
+  Json selector = HostLabelSelector(context.tenant, pods, namespaces == nullptr ? space : "");
+  if (namespaces != nullptr) {
+    for (const auto& [key, value] : namespaces->value("matchLabels", Json::object()).items()) {
+      selector["matchLabels"][NamespaceLabelKey(context.tenant, key)] = value;
+    }
+    for (Json rule : namespaces->value("matchExpressions", Json::array())) {
+      rule["key"] = NamespaceLabelKey(context.tenant, kube::FindString(rule, {"key"}));
+      selector["matchExpressions"].push_back(std::move(rule));
+    }
+  }
+  return {{"podSelector", std::move(selector)}};
+}
+
+Result<Json> TranslateNetworkPolicy(const SyncContext& context, const Json& policy) {
+  const std::string space = SpaceOf(policy);
+  const Json& from = policy.at("spec");
+  Json spec = Json::object();
+  CopyFields(from, spec, {"policyTypes"});
+  spec["podSelector"] =
+      HostLabelSelector(context.tenant, from.value("podSelector", Json::object()), space);
+  for (const auto& [rules, peers] :
+       {std::pair<const char*, const char*>{"ingress", "from"}, {"egress", "to"}}) {
+    if (!from.contains(rules) || !from[rules].is_array()) {
+      continue;
+    }
+    Json& out = spec[rules] = Json::array();
+    for (const Json& rule : from[rules]) {
+      Json copy = Json::object();
+      CopyFields(rule, copy, {"ports"});
+      if (rule.contains(peers) && rule[peers].is_array()) {
+        Json& list = copy[peers] = Json::array();
+        for (const Json& peer : rule[peers]) {
+          list.push_back(TranslatePeer(context, peer, space));
+        }
+      }
+      out.push_back(std::move(copy));
+    }
+  }
+  return Json{{"spec", std::move(spec)}};
+}
+
+// ---- Endpoints and EndpointSlices of Services without a selector ----
+
+// Endpoints that a controller made from a selector are computed on the host again.
+bool IsHandMade(const SyncContext&, const Json& object) {
+  const auto by = kube::LabelOf(object, "endpointslice.kubernetes.io/managed-by");
+  const bool computed =
+      by == "endpointslice-controller.k8s.io" || by == "endpointslicemirroring-controller.k8s.io" ||
+      kube::AnnotationOf(object, "endpoints.kubernetes.io/last-change-trigger-time") != "";
+  const bool api_server = kube::NamespaceOf(object) == "default" &&
+                          kube::NameOf(object) == "kubernetes";
+  return !computed && !api_server;
+}
+
+// An address without the reference to a pod: the pod's name differs on the host.
+Json Addresses(const Json& list) {
+  Json out = Json::array();
+  for (const Json& address : list) {
+    Json copy = Json::object();
+    CopyFields(address, copy, {"ip", "hostname"});
+    out.push_back(std::move(copy));
+  }
+  return out;
+}
+
+Result<Json> TranslateEndpoints(const SyncContext&, const Json& endpoints) {
+  Json subsets = Json::array();
+  for (const Json& subset : endpoints.value("subsets", Json::array())) {
+    Json copy = Json::object();
+    CopyFields(subset, copy, {"ports"});
+    for (const char* list : {"addresses", "notReadyAddresses"}) {
+      if (subset.contains(list) && subset[list].is_array()) {
+        copy[list] = Addresses(subset[list]);
+      }
+    }
+    subsets.push_back(std::move(copy));
+  }
+  return Json{{"subsets", std::move(subsets)}};
+}
+
+bool IsHandMadeSlice(const SyncContext& context, const Json& slice) {
+  return IsHandMade(context, slice) && kube::FindString(slice, {"addressType"}) != "FQDN" &&
+         !kube::LabelOf(slice, "kubernetes.io/service-name").empty();
+}
+
+Result<Json> TranslateSlice(const SyncContext& context, const Json& slice) {
+  Json out = Json::object();
+  CopyFields(slice, out, {"addressType", "ports"});
+  Json& list = out["endpoints"] = Json::array();
+  for (const Json& endpoint : slice.value("endpoints", Json::array())) {
+    Json copy = Json::object();
+    CopyFields(endpoint, copy, {"addresses", "conditions", "hostname", "zone"});
+    list.push_back(std::move(copy));
+  }
+  out["metadata"]["labels"]["kubernetes.io/service-name"] =
+      HostName(context.tenant, kube::LabelOf(slice, "kubernetes.io/service-name"), SpaceOf(slice));
+  out["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"] = "sublet.dev";
+  return out;
+}
+
+Result<Json> TranslateAccount(const SyncContext&, const Json&) {
+  return Json{{"automountServiceAccountToken", false}};
+}
+
+}  // namespace
+
+SimpleKind PersistentVolumeClaimKind() {
+  return {{"persistentvolumeclaims", "/v1, Kind=PersistentVolumeClaim", false},
+          {"", "v1", "persistentvolumeclaims"},
+          "PersistentVolumeClaim",
+          Always,
+          TranslateClaim,
+          {"/spec/resources"},
+          /*status_back=*/true,
+          ClaimBack};
+}
+
+SimpleKind IngressKind() {
+  return {{"ingresses", "networking.k8s.io/v1, Kind=Ingress", false},
+          {"networking.k8s.io", "v1", "ingresses"},
+          "Ingress",
+          Always,
+          TranslateIngress,
+          {"/spec"},
+          /*status_back=*/true,
+          nullptr};
+}
+
+SimpleKind NetworkPolicyKind() {
+  return {{"networkpolicies", "networking.k8s.io/v1, Kind=NetworkPolicy", false},
+          {"networking.k8s.io", "v1", "networkpolicies"},
+          "NetworkPolicy",
+          Always,
+          TranslateNetworkPolicy,
+          {"/spec"},
+          /*status_back=*/false,
+          nullptr};
+}
+
+SimpleKind EndpointsKind() {
+  return {{"endpoints", "/v1, Kind=Endpoints", false},
+          {"", "v1", "endpoints"},
+          "Endpoints",
+          IsHandMade,
+          TranslateEndpoints,
+          {"/subsets"},
+          /*status_back=*/false,
+          nullptr};
+}
+
+SimpleKind EndpointSliceKind() {
+  return {{"endpointslices", "discovery.k8s.io/v1, Kind=EndpointSlice", false},
+          {"discovery.k8s.io", "v1", "endpointslices"},
+          "EndpointSlice",
+          IsHandMadeSlice,
+          TranslateSlice,
+          {"/endpoints", "/ports"},
+          /*status_back=*/false,
+          nullptr};
+}
+
+SimpleKind ServiceAccountKind() {
+  return {{"serviceaccounts", "/v1, Kind=ServiceAccount", false},
+          {"", "v1", "serviceaccounts"},
+          "ServiceAccount",
+          Always,
+          TranslateAccount,
+          {},
+          /*status_back=*/false,
+          nullptr};
+}
+
+}  // namespace sublet::syncer

@@ -1,0 +1,47 @@
+// SimpleSyncer: kinds that go to the host as they are but for names: PersistentVolumeClaims, Ingresses,
+// NetworkPolicies, Endpoints, EndpointSlices, ServiceAccounts. A row of functions says what each one
+// becomes; the status comes back where the kind has one.
+// Threads: as KindSyncer.
+#pragma once
+
+#include "syncer/translated_kind.h"
+
+namespace sublet::syncer {
+
+struct SimpleKind {
+  KindInfo info;
+  kube::GroupVersionResource resource;
+  std::string kind;
+  // Whether this object goes to the host at all.
+  bool (*wanted)(const SyncContext& context, const kube::Json& virtual_object);
+  // The members beside metadata (spec, subsets, ...).
+  Result<kube::Json> (*translate)(const SyncContext& context, const kube::Json& virtual_object);
+  // Members that follow later changes of the tenant's object; others are set at creation only.
+  std::vector<std::string> mutable_members;
+  bool status_back = false;
+  // What else comes back from the host: a merge patch for the virtual object, or null.
+  kube::Json (*back)(const SyncContext& context, const kube::Json& virtual_object,
+                     const kube::Json& host_object);
+};
+
+class SimpleSyncer final : public TranslatedKind {
+ public:
+  SimpleSyncer(SyncContext& context, SimpleKind kind);
+
+  Result<client::Outcome> SyncToHost(const kube::Json& virtual_object) override;
+  Result<client::Outcome> Sync(const kube::Json& virtual_object,
+                               const kube::Json& host_object) override;
+
+ private:
+  const SimpleKind kind_;
+};
+
+// The rows.
+SimpleKind PersistentVolumeClaimKind();
+SimpleKind IngressKind();
+SimpleKind NetworkPolicyKind();
+SimpleKind EndpointsKind();
+SimpleKind EndpointSliceKind();
+SimpleKind ServiceAccountKind();
+
+}  // namespace sublet::syncer
