@@ -1,0 +1,172 @@
+#include "syncer/kinds/node_syncer.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "kube/object.h"
+#include "kube/quantity.h"
+#include "syncer/kinds/translate_fields.h"
+#include "syncer/node_usage.h"
+
+namespace sublet::syncer {
+namespace {
+
+using kube::Json;
+using kube::Quantity;
+
+constexpr std::string_view kNodeIndex = "node";
+
+MirrorKind NodeKind(const SyncConfig& config) {
+  std::string selector;
+  for (const auto& [key, value] : config.node_labels) {
+    selector += (selector.empty() ? "" : ",") + key + "=" + value;
+  }
+  return {{"nodes", "/v1, Kind=Node", true},
+          {"", "v1", "nodes"},
+          "Node",
+          {},
+          std::move(selector),
+          /*has_status=*/true};
+}
+
+Quantity QuantityOf(const Json& value) {
+  return value.is_string() ? Quantity::ParseOrZero(value.get<std::string>())
+                           : Quantity::ParseOrZero(kube::Dump(value));
+}
+
+// The requests of a pod's containers, the larger of the sum and any init container's.
+std::map<std::string, Quantity> RequestsOf(const Json& pod) {
+  std::map<std::string, Quantity> total;
+  const Json* spec = kube::Find(pod, {"spec"});
+  if (spec == nullptr) {
+    return total;
+  }
+  const auto requests = [](const Json& container) {
+    std::map<std::string, Quantity> out;
+    const Json* wanted = kube::Find(container, {"resources", "requests"});
+    if (wanted != nullptr && wanted->is_object()) {
+      for (const auto& [name, amount] : wanted->items()) {
+        out[name] = QuantityOf(amount);
+      }
+    }
+    return out;
+  };
+  for (const Json& container : spec->value("containers", Json::array())) {
+    for (const auto& [name, amount] : requests(container)) {
+      total[name] += amount;
+    }
+  }
+  std::map<std::string, Quantity> sidecars;
+  for (const Json& container : spec->value("initContainers", Json::array())) {
+    const bool sidecar = kube::FindString(container, {"restartPolicy"}) == "Always";
+    for (const auto& [name, amount] : requests(container)) {
+      if (sidecar) {
+        sidecars[name] += amount;
+        total[name] += amount;
+      } else {
+        const Quantity needed = sidecars[name] + amount;
+        total[name] = std::max(total[name], needed);
+      }
+    }
+  }
+  total["pods"] = Quantity::FromInt(1);
+  return total;
+}
+
+}  // namespace
+
+Json TenantAllocatable(const Json& allocatable, const Json& free,
+                       const std::vector<Json>& own_pods) {
+  std::map<std::string, Quantity> own;
+  for (const Json& pod : own_pods) {
+    const auto phase = kube::FindString(pod, {"status", "phase"});
+    if (phase == "Succeeded" || phase == "Failed") {
+      continue;
+    }
+    for (const auto& [name, amount] : RequestsOf(pod)) {
+      own[name] += amount;
+    }
+  }
+  Json out = Json::object();
+  for (const auto& [name, amount] : allocatable.items()) {
+    const Quantity whole = QuantityOf(amount);
+    Quantity mine = free.contains(name) ? QuantityOf(free[name]) : Quantity();
+    if (mine.Sign() < 0) {
+      mine = Quantity();
+    }
+    if (const auto found = own.find(name); found != own.end()) {
+      mine += found->second;
+    }
+    out[name] = (mine < whole ? mine : whole).Text();
+  }
+  return out;
+}
+
+NodeSyncer::NodeSyncer(SyncContext& context) : MirrorSyncer(context, NodeKind(context.config)) {}
+
+void NodeSyncer::Watch(Enqueue enqueue) {
+  MirrorSyncer::Watch(enqueue);
+  client::InformerOptions usages;
+  usages.resource = {std::string(kNodeUsageGroup), std::string(kNodeUsageVersion),
+                     std::string(kNodeUsageResource)};
+  usages.kind = kNodeUsageKind;
+  usages_ = &context().host_informers.For(usages);
+  usages_->AddHandler([enqueue](const client::ObjectPtr& before, const client::ObjectPtr& after) {
+    enqueue((after != nullptr ? after : before)->key);
+  });
+  // Own pods by node. The host's own copies count: NodeUsage counts those too.
+  pods_ = &context().HostInformer("", "v1", "pods", "Pod");
+  pods_->AddIndex(kNodeIndex, [](const client::CachedObject& pod) {
+    const auto object = pod.Parse();
+    return std::vector<std::string>{
+        object.ok() ? std::string(kube::FindString(*object, {"spec", "nodeName"})) : ""};
+  });
+}
+
+std::optional<Json> NodeSyncer::Show(const Json& host) const {
+  const std::string name(kube::NameOf(host));
+  Json shown = *MirrorSyncer::Show(host);
+  Json& spec = shown["spec"] = Json::object();
+  const Json host_spec = host.value("spec", Json::object());
+  CopyFields(host_spec, spec, {"unschedulable"});
+  // A taint that enforced tolerations cover is none for the tenant.
+  Json taints = Json::array();
+  const Json& enforced = context().config.pods.enforced_tolerations;
+  for (const Json& taint : host_spec.value("taints", Json::array())) {
+    const bool covered =
+        enforced.is_array() &&
+        std::any_of(enforced.begin(), enforced.end(), [&taint](const Json& toleration) {
+          const auto key = kube::FindString(toleration, {"key"});
+          const auto effect = kube::FindString(toleration, {"effect"});
+          return (key.empty() || key == kube::FindString(taint, {"key"})) &&
+                 (effect.empty() || effect == kube::FindString(taint, {"effect"}));
+        });
+    if (!covered) {
+      taints.push_back(taint);
+    }
+  }
+  if (!taints.empty()) {
+    spec["taints"] = std::move(taints);
+  }
+  const Json from = host.value("status", Json::object());
+  Json& status = shown["status"] = Json::object();
+  CopyFields(from, status, {"capacity", "allocatable", "conditions", "nodeInfo", "addresses"});
+  if (const auto usage = usages_->Get({"", name}); usage != nullptr && status.contains("allocatable")) {
+    const auto object = usage->Parse();
+    std::vector<Json> own;
+    for (const auto& pod : pods_->ByIndex(kNodeIndex, name)) {
+      if (auto parsed = pod->Parse(); parsed.ok()) {
+        own.push_back(std::move(*parsed));
+      }
+    }
+    if (object.ok()) {
+      const Json* free = kube::Find(*object, {"status", "free"});
+      status["allocatable"] = TenantAllocatable(
+          status["allocatable"], free == nullptr ? Json::object() : *free, own);
+    }
+  }
+  return shown;
+}
+
+}  // namespace sublet::syncer
