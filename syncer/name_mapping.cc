@@ -30,7 +30,7 @@ Result<void> NameMapping::Load() {
     const kube::ObjectKey key{std::string(rest.substr(first + 1, second - first - 1)),
                               std::string(rest.substr(second + 1))};
     Entry entry{value.substr(0, line), value.substr(line + 1)};
-    by_host_[{kind, entry.host_name}] = key;
+    by_host_[{entry.host_name, kind}] = key;
     by_virtual_[{kind, key}] = std::move(entry);
   }
   return Ok();
@@ -44,18 +44,18 @@ Result<std::string> NameMapping::Claim(std::string_view kind, const kube::Object
     if (const auto found = by_virtual_.find(id); found != by_virtual_.end()) {
       return found->second.host_name;
     }
-    const std::pair<std::string, std::string> host{id.first, std::string(formula)};
+    const std::pair<std::string, std::string> host{std::string(formula), id.first};
     if (const auto taken = by_host_.find(host); taken != by_host_.end()) {
       return Status(Reason::kForbidden, "its name on the host would be the same as that of " +
                                            std::string(kind) + " " + taken->second.Text() +
                                            "; rename one of them");
     }
     by_host_[host] = key;
-    by_virtual_[id] = {host.second, ""};
+    by_virtual_[id] = {host.first, ""};
   }
   if (auto stored = facts_.Put({{FactKey(kind, key), std::string(formula) + "\n"}}); !stored.ok()) {
     MutexLock lock(mutex_);
-    by_host_.erase({id.first, std::string(formula)});
+    by_host_.erase({std::string(formula), id.first});
     by_virtual_.erase(id);
     return std::move(stored).error();
   }
@@ -72,8 +72,15 @@ std::optional<std::string> NameMapping::HostNameOf(std::string_view kind,
 std::optional<kube::ObjectKey> NameMapping::VirtualOf(std::string_view kind,
                                                       std::string_view host_name) const {
   MutexLock lock(mutex_);
-  const auto found = by_host_.find({std::string(kind), std::string(host_name)});
+  const auto found = by_host_.find({std::string(host_name), std::string(kind)});
   return found == by_host_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<kube::ObjectKey> NameMapping::VirtualOfAny(std::string_view host_name) const {
+  MutexLock lock(mutex_);
+  const auto found = by_host_.lower_bound({std::string(host_name), ""});
+  return found == by_host_.end() || found->first.first != host_name ? std::nullopt
+                                                                    : std::optional(found->second);
 }
 
 Result<void> NameMapping::Forget(std::string_view kind, const kube::ObjectKey& key) {
@@ -83,7 +90,7 @@ Result<void> NameMapping::Forget(std::string_view kind, const kube::ObjectKey& k
     if (found == by_virtual_.end()) {
       return Ok();
     }
-    by_host_.erase({std::string(kind), found->second.host_name});
+    by_host_.erase({found->second.host_name, std::string(kind)});
     by_virtual_.erase(found);
   }
   return facts_.Put({{FactKey(kind, key), std::nullopt}});

@@ -50,6 +50,8 @@ class NameMapping {
                             std::string_view formula);
   std::optional<std::string> HostNameOf(std::string_view kind, const kube::ObjectKey& key) const;
   std::optional<kube::ObjectKey> VirtualOf(std::string_view kind, std::string_view host_name) const;
+  // Whoever holds `host_name`, of whatever kind: for texts of the host that mention names.
+  std::optional<kube::ObjectKey> VirtualOfAny(std::string_view host_name) const;
   // Both objects are gone.
   Result<void> Forget(std::string_view kind, const kube::ObjectKey& key);
 
@@ -69,6 +71,7 @@ class NameMapping {
   LocalFacts& facts_;
   mutable Mutex mutex_;
   std::map<Id, Entry> by_virtual_ SUBLET_GUARDED_BY(mutex_);
+  // Host name, then kind.
   std::map<std::pair<std::string, std::string>, kube::ObjectKey> by_host_ SUBLET_GUARDED_BY(mutex_);
 };
 

@@ -1,48 +1,35 @@
-// Reporter: what the syncer tells a tenant, as Events on the tenant's object (SyncError, SyncWarning
-// and reasons of our own). Host names never appear: they are turned back into virtual ones before
-// anything is written.
-// Threads: any.
+// Reporter: what the syncer tells a tenant, as Events on the tenant's object (SyncError, SyncWarning,
+// RejectedByHost ...). Host names never appear in them: they are turned back into virtual ones first.
+// Threads: any; returns at once, the recorder writes in the background and folds repetitions.
 #pragma once
 
-#include <map>
 #include <string>
 #include <string_view>
 
-#include "base/clock.h"
-#include "base/mutex.h"
-#include "client/client.h"
+#include "client/events.h"
+#include "syncer/name_mapping.h"
 #include "syncer/names.h"
 
 namespace sublet::syncer {
 
 class Reporter {
  public:
-  Reporter(client::Client virtual_client, Tenant tenant, const Clock& clock)
-      : client_(std::move(virtual_client)), tenant_(std::move(tenant)), clock_(clock) {}
+  // Both outlive the reporter.
+  Reporter(client::EventRecorder& recorder, const NameMapping& mapping, Tenant tenant)
+      : recorder_(recorder), mapping_(mapping), tenant_(std::move(tenant)) {}
 
-  // Writes or counts up one Event. `object` is the virtual object (apiVersion, kind, metadata).
-  // The same (object, reason, message) within a minute is written once.
+  // `object` is the virtual object with apiVersion, kind and metadata.
   void Warn(const kube::Json& object, std::string_view reason, std::string_view message);
   void Normal(const kube::Json& object, std::string_view reason, std::string_view message);
 
   // `text` with every host name of this tenant replaced by the virtual name, and the host namespace
-  // by the virtual one.
-  std::string Sanitise(std::string_view text) const;
+  // by `virtual_namespace`.
+  std::string Sanitise(std::string_view text, std::string_view virtual_namespace) const;
 
  private:
-  struct Written {
-    MonotonicTime at;
-    std::string event_name;
-    int count = 1;
-  };
-  void Write(const kube::Json& object, std::string_view type, std::string_view reason,
-             std::string_view message);
-
-  const client::Client client_;
+  client::EventRecorder& recorder_;
+  const NameMapping& mapping_;
   const Tenant tenant_;
-  const Clock& clock_;
-  Mutex mutex_;
-  std::map<std::string, Written> recent_ SUBLET_GUARDED_BY(mutex_);  // at most kRecentMax
 };
 
 }  // namespace sublet::syncer
