@@ -35,6 +35,8 @@ struct SyncContext {
   kube::Json owner_reference;
   std::string api_address;  // its ClusterIP
   std::string dns_address;  // the tenant's nameserver
+  bool host_has_gpu = false;         // the host serves GpuSlice and GpuNode
+  bool host_has_node_usage = false;  // and NodeUsage
 
   // The host informer of a namespaced resource: the tenant's own objects only.
   client::Informer& HostInformer(std::string_view group, std::string_view version,

@@ -107,6 +107,9 @@ NodeSyncer::NodeSyncer(SyncContext& context) : MirrorSyncer(context, NodeKind(co
 
 void NodeSyncer::Watch(Enqueue enqueue) {
   MirrorSyncer::Watch(enqueue);
+  if (!context().host_has_node_usage) {
+    return;
+  }
   client::InformerOptions usages;
   usages.resource = {std::string(kNodeUsageGroup), std::string(kNodeUsageVersion),
                      std::string(kNodeUsageResource)};
@@ -152,7 +155,8 @@ std::optional<Json> NodeSyncer::Show(const Json& host) const {
   const Json from = host.value("status", Json::object());
   Json& status = shown["status"] = Json::object();
   CopyFields(from, status, {"capacity", "allocatable", "conditions", "nodeInfo", "addresses"});
-  if (const auto usage = usages_->Get({"", name}); usage != nullptr && status.contains("allocatable")) {
+  const auto usage = usages_ == nullptr ? nullptr : usages_->Get({"", name});
+  if (usage != nullptr && status.contains("allocatable")) {
     const auto object = usage->Parse();
     std::vector<Json> own;
     for (const auto& pod : pods_->ByIndex(kNodeIndex, name)) {

@@ -96,15 +96,15 @@ void PodSyncer::Watch(Enqueue enqueue) {
       }
     }
   });
+  if (!context().host_has_gpu) {
+    return;
+  }
   client::InformerOptions slices;
   slices.resource = {std::string(gpu::kGroup), std::string(gpu::kVersion),
                      std::string(gpu::kSliceResource)};
   slices.kind = std::string(gpu::kSliceKind);
   slices.namespace_name = context().tenant.host_namespace;
   slices_ = &context().host_informers.For(slices);
-  slices_->AddIndex("pod", [](const client::CachedObject& object) {
-    return std::vector<std::string>{object.key.name};
-  });
   virtual_informer().AddIndex("uid", [](const client::CachedObject& object) {
     return std::vector<std::string>{object.uid};
   });
@@ -133,7 +133,8 @@ bool PodSyncer::ScheduledByTenant(const Json& pod) const {
 }
 
 std::optional<std::string> PodSyncer::SliceOf(const Json& pod) const {
-  if (!WantsGpu(pod) || gpu_nodes_->Get({"", std::string(NodeNameOf(pod))}) == nullptr) {
+  if (!WantsGpu(pod) || gpu_nodes_ == nullptr ||
+      gpu_nodes_->Get({"", std::string(NodeNameOf(pod))}) == nullptr) {
     return "";
   }
   const std::string uid(kube::FindString(pod, {"metadata", "uid"}));

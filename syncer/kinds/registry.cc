@@ -25,7 +25,7 @@ Kinds MakeKinds(SyncContext& context) {
   };
   // Nodes first: a pod is shown on a node that exists.
   add(true, [&context] { return std::make_unique<NodeSyncer>(context); });
-  add(true, mirror(GpuNodeKind));
+  add(context.host_has_gpu, mirror(GpuNodeKind));
   add(config.storage_classes, mirror(StorageClassKind));
   add(config.ingress_classes, mirror(IngressClassKind));
   add(config.runtime_classes, mirror(RuntimeClassKind));
