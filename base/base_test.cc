@@ -3,6 +3,7 @@
 #include <set>
 #include <thread>
 
+#include "base/base64.h"
 #include "base/bounded_queue.h"
 #include "base/random.h"
 #include "base/result.h"
@@ -65,6 +66,17 @@ TEST(BoundedQueue, WakesAWaitingThread) {
   BoundedQueue<int> queue(1);
   std::jthread producer([&queue] { queue.Push(7); });
   EXPECT_EQ(queue.Pop(), 7);
+}
+
+TEST(Base64, RoundTripsAndRefusesWhatItIsNot) {
+  for (const char* text : {"", "f", "fo", "foo", "foob"}) {
+    EXPECT_EQ(DecodeBase64(EncodeBase64(text)), text);
+  }
+  EXPECT_EQ(EncodeBase64("foob"), "Zm9vYg==");
+  EXPECT_EQ(DecodeBase64("Zm9v\nYg=="), "foob");
+  for (const char* bad : {"Z", "Zm9vYg", "Zm9v=", "Zm=v", "%%%%"}) {
+    EXPECT_FALSE(DecodeBase64(bad)) << bad;
+  }
 }
 
 TEST(Random, UuidsAreVersionFourAndDiffer) {

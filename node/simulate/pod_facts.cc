@@ -1,0 +1,99 @@
+#include "node/simulate/pod_facts.h"
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "kube/object.h"
+#include "kube/timestamp.h"
+
+namespace sublet::node {
+namespace {
+
+using kube::Json;
+
+const Json& ArrayAt(const Json& object, std::initializer_list<std::string_view> path) {
+  static const Json kEmpty = Json::array();
+  const Json* found = kube::Find(object, path);
+  return found != nullptr && found->is_array() ? *found : kEmpty;
+}
+
+std::optional<std::int64_t> NumberOf(std::string_view text) {
+  std::int64_t value = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+std::vector<ContainerFacts> ReadContainers(const Json& pod, std::string_view list) {
+  std::vector<ContainerFacts> out;
+  for (const Json& container : ArrayAt(pod, {"spec", list})) {
+    ContainerFacts facts;
+    facts.name = kube::FindString(container, {"name"});
+    facts.image = kube::FindString(container, {"image"});
+    facts.restarts_always = kube::FindString(container, {"restartPolicy"}) == "Always";
+    if (const Json* resources = kube::Find(container, {"resources"});
+        resources != nullptr && resources->is_object() && !resources->empty()) {
+      facts.resources = kube::Dump(*resources);
+    }
+    for (const Json& port : ArrayAt(container, {"ports"})) {
+      if (const std::int64_t number = kube::FindInt(port, {"hostPort"}); number > 0) {
+        facts.host_ports.push_back(std::string(kube::FindString(port, {"protocol"}, "TCP")) + "/" +
+                                   std::to_string(number) + "/" +
+                                   std::string(kube::FindString(port, {"hostIP"}, "0.0.0.0")));
+      }
+    }
+    out.push_back(std::move(facts));
+  }
+  return out;
+}
+
+void ReadStatus(const Json& pod, PodFacts* out) {
+  out->phase = kube::FindString(pod, {"status", "phase"});
+  out->pod_ip = kube::FindString(pod, {"status", "podIP"});
+  out->observed_generation = kube::FindInt(pod, {"status", "observedGeneration"});
+  out->start_time = kube::FindTime(kube::FindString(pod, {"status", "startTime"}));
+  const Json& statuses = ArrayAt(pod, {"status", "containerStatuses"});
+  out->reported = !statuses.empty();
+  if (out->reported) {
+    const Json& first = statuses.front();
+    out->restarts = kube::FindInt(first, {"restartCount"});
+    out->started_at = kube::FindTime(kube::FindString(first, {"state", "running", "startedAt"}));
+    const std::string_view reason = kube::FindString(first, {"state", "waiting", "reason"});
+    out->pull_failed = reason == "ErrImagePull" || reason == "ImagePullBackOff";
+  }
+  for (const Json& condition : ArrayAt(pod, {"status", "conditions"})) {
+    if (kube::FindString(condition, {"status"}) == "True") {
+      out->true_conditions.emplace_back(kube::FindString(condition, {"type"}));
+    }
+  }
+  out->ready = kube::IsConditionTrue(pod, "Ready");
+}
+
+}  // namespace
+
+PodFacts ReadPodFacts(const Json& pod) {
+  PodFacts out;
+  out.node = kube::FindString(pod, {"spec", "nodeName"});
+  out.restart_policy = kube::FindString(pod, {"spec", "restartPolicy"}, "Always");
+  out.host_network = kube::FindBool(pod, {"spec", "hostNetwork"});
+  out.generation = kube::GenerationOf(pod);
+  if (const Json* deadline = kube::Find(pod, {"spec", "activeDeadlineSeconds"});
+      deadline != nullptr && deadline->is_number_integer()) {
+    out.active_deadline_seconds = deadline->get<std::int64_t>();
+  }
+  out.has_finalizers = !ArrayAt(pod, {"metadata", "finalizers"}).empty();
+  out.init_containers = ReadContainers(pod, "initContainers");
+  out.containers = ReadContainers(pod, "containers");
+  for (const Json& gate : ArrayAt(pod, {"spec", "readinessGates"})) {
+    out.readiness_gates.emplace_back(kube::FindString(gate, {"conditionType"}));
+  }
+  ReadStatus(pod, &out);
+  out.run_seconds = NumberOf(kube::AnnotationOf(pod, kRunSecondsAnnotation));
+  out.exit_code = NumberOf(kube::AnnotationOf(pod, kExitCodeAnnotation)).value_or(0);
+  out.never_ready = kube::AnnotationOf(pod, kReadyAnnotation) == "false";
+  return out;
+}
+
+}  // namespace sublet::node
