@@ -80,12 +80,21 @@ struct TxnResult {
   bool committed = false;
   std::size_t conflict = 0;       // index into the ops
   Revision revision = 0;          // of the commit; on a conflict the current store revision
-  std::vector<ValuePtr> values;   // per op: put: the published value; delete: the last value
+  // Per op. Put: the published value. Delete: the last state with the deletion's revision, as the
+  // event shows it; null when there was nothing. Check: null.
+  std::vector<ValuePtr> values;
   std::optional<Record> current;  // on a conflict: what stands at that key now (nullopt: nothing)
 };
-// Runs on the writer thread after the commit: must be short and must not call Transact's blocking
-// form. The error is TooManyRequests (queue full), ServiceUnavailable (store stopping),
-// InternalError (disk full, I/O error: the store then serves reads only and says why).
+// Runs on the writer thread after the commit, or on the caller's for a refusal before queueing: must
+// be short and must not call a blocking form. Errors:
+//   BadRequest              no ops or more than 4096, a key empty, above 4 KiB or named twice
+//   RequestEntityTooLarge   a value above 16 MiB
+//   TooManyRequests         the queue is full (StoreOptions); try again
+//   ServiceUnavailable      the store is stopping, or the disk is full (writes work again when it is
+//                           not; reads always do)
+//   Forbidden               the file became read-only
+//   InternalError           I/O error, damaged file
+// After any of them nothing of the transaction is visible.
 using TxnCallback = std::function<void(Result<TxnResult>)>;
 
 struct ListResult {
@@ -118,7 +127,9 @@ class Subscription {
   virtual ~Subscription() = default;
   // Moves up to `max` events into `out` (appended). Returns the number moved; 0 = nothing now.
   // Errors: Expired, when this subscriber fell behind its bound (items_max) or its history was
-  // compacted; the subscription is then dead.
+  // compacted; ServiceUnavailable (the store stops), InternalError (I/O). The subscription is then
+  // dead. Blocks on the disk only while it catches up with events that memory no longer holds.
+  // Threads: any; calls wait for each other. It may outlive the store.
   virtual Result<std::size_t> Pull(std::vector<EventPtr>& out, std::size_t max) = 0;
   // The highest revision R such that every event of the range up to R has been pulled: what a
   // bookmark may say. Grows also when other keys change.
@@ -130,9 +141,20 @@ struct WatchOptions {
   std::string prefix;
   // Events after this revision. 0 = only new ones.
   Revision after = 0;
-  std::size_t items_max = 4096;  // undelivered events before the watch is dropped with Expired
-  // Called from any thread, also while the store publishes: must only wake somebody up.
+  // Undelivered events before the watch is dropped with Expired. The past that it catches up with
+  // does not count.
+  std::size_t items_max = 4096;
+  // Called from any thread, also while the store publishes: must only wake somebody up, and must not
+  // end its own subscription. Never called from within Pull.
   std::function<void()> on_ready;
+};
+
+// What a rollback did. Each changed key took a revision of its own: first..last.
+struct RollbackResult {
+  Revision first = 0;  // 0 when nothing differed
+  Revision last = 0;
+  std::size_t restored = 0;
+  std::size_t deleted = 0;
 };
 
 struct StoreStats {
@@ -152,13 +174,24 @@ class Store {
 
   // The current record. Errors: NotFound-shaped absence is nullopt, never an error.
   virtual std::optional<Record> Get(std::string_view key) const = 0;
-  // The record as of `revision`. Errors: Expired (compacted), kUnknown-coded never.
+  // The record as of `revision` (0 = current). Errors: Expired (compacted), Timeout (a revision that
+  // is not reached yet: WaitForRevision first), InternalError (I/O).
   virtual Result<std::optional<Record>> GetAt(std::string_view key, Revision revision) const = 0;
   // Records whose key starts with `prefix`, after `start_after` (exclusive, "" = from the start), at
-  // `revision` (0 = current), at most `limit` (0 = all). One consistent snapshot.
-  // Errors: Expired (revision compacted).
+  // `revision` (0 = current), at most `limit` (0 = all). One consistent snapshot. Current lists and
+  // those of the last few thousand changes come from memory; older ones read the file, with a cost
+  // per change since then. Errors: as GetAt.
   virtual Result<ListResult> List(std::string_view prefix, std::string_view start_after,
                                   std::size_t limit, Revision revision) const = 0;
+  // The same for the history horizon: reaches back further than CompactedRevision(), and leaves out
+  // keys with a TTL or short history. Errors: as List, Expired at or below HistoryRevision() - 1.
+  virtual Result<ListResult> ListHistory(std::string_view prefix, std::string_view start_after,
+                                         std::size_t limit, Revision revision) const = 0;
+  // The oldest revision that ListHistory and Rollback can still show.
+  virtual Revision HistoryRevision() const = 0;
+  // The last revision committed at or before `time`, to name a point of the history by the clock.
+  // Errors: Expired (nothing so old is kept), InternalError (I/O).
+  virtual Result<Revision> RevisionAt(WallTime time) const = 0;
   // Number of current keys under prefix.
   virtual std::size_t Count(std::string_view prefix) const = 0;
 
@@ -167,13 +200,19 @@ class Store {
   // The same, waiting. Not from a TxnCallback.
   Result<TxnResult> TransactSync(std::vector<Op> ops);
 
+  // Makes everything under `prefix` what ListHistory shows at `revision`, in one durable step that
+  // writes the difference as new revisions: for a watcher time never runs backwards. Keys with a TTL
+  // or short history stay as they are. Errors: Expired, and those of a transaction.
+  // Threads: any but the writer's; blocks, about 10 us per differing key.
+  virtual Result<RollbackResult> Rollback(std::string_view prefix, Revision revision) = 0;
+
   // Events after options.after. Errors: Expired (`after` is older than the API horizon),
-  // kTimeout never: a future `after` simply waits.
+  // ServiceUnavailable (stopped). A future `after` simply waits.
   virtual Result<std::unique_ptr<Subscription>> Watch(WatchOptions options) = 0;
 
   // The revision of the last commit that readers can see.
   virtual Revision CurrentRevision() const = 0;
-  // Reads, lists and watches at or below it answer Expired.
+  // Reads, lists and watches at or below it answer Expired. Always below CurrentRevision().
   virtual Revision CompactedRevision() const = 0;
   // Waits until CurrentRevision() >= revision. False at the deadline.
   virtual bool WaitForRevision(Revision revision, Deadline deadline) const = 0;
