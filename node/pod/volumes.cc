@@ -264,25 +264,25 @@ Result<std::string> Volumes::PinSubPath(const PodPlan& plan, const ContainerPlan
     how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
     return static_cast<int>(::syscall(SYS_openat2, root, path.c_str(), &how, sizeof(how)));
   };
-  int found = resolve(sub_path);
-  for (std::size_t at = 0; found < 0 && errno == ENOENT && at != std::string::npos;) {
-    at = sub_path.find('/', at == 0 ? 0 : at + 1);
-    const std::string part = sub_path.substr(0, at);
-    const auto slash = part.rfind('/');
-    const int parent = slash == std::string::npos ? ::dup(root) : resolve(part.substr(0, slash));
-    if (parent >= 0) {
-      ::mkdirat(parent, part.substr(slash == std::string::npos ? 0 : slash + 1).c_str(), 0750);
+  // Missing folders are made on the way, each inside the one that was resolved before it.
+  int found = ::dup(root);
+  for (std::size_t end = 0; found >= 0 && end != std::string::npos;) {
+    const std::size_t begin = end == 0 ? 0 : end + 1;
+    end = sub_path.find('/', begin);
+    const std::string prefix = sub_path.substr(0, end);
+    int next = resolve(prefix);
+    if (next < 0 && errno == ENOENT) {
+      const std::string part = prefix.substr(begin);
+      ::mkdirat(found, part.c_str(), 0755);
       if (const auto group = FsGroup(plan)) {
-        ::fchownat(parent, part.substr(slash == std::string::npos ? 0 : slash + 1).c_str(),
-                   static_cast<uid_t>(-1), *group, AT_SYMLINK_NOFOLLOW);
+        ::fchownat(found, part.c_str(), static_cast<uid_t>(-1), *group, AT_SYMLINK_NOFOLLOW);
       }
-      ::close(parent);
+      next = resolve(prefix);
     }
-    if (at == std::string::npos || part == sub_path) {
-      found = resolve(sub_path);
-      break;
-    }
-    errno = ENOENT;
+    const int failure = errno;
+    ::close(found);
+    errno = failure;
+    found = next;
   }
   const int error = errno;
   ::close(root);
