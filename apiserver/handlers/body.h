@@ -1,0 +1,42 @@
+// Request bodies: from bytes in one of the accepted formats to a checked, defaulted tree of the
+// kind the URL names, with Kubernetes' sentences for everything that can be wrong.
+// Threads: any.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apiserver/handlers/api_context.h"
+#include "apiserver/handlers/options.h"
+#include "base/result.h"
+#include "kube/json.h"
+
+namespace sublet::apiserver {
+
+struct RawBody {
+  kube::Json tree;
+  std::vector<std::string> duplicate_fields;  // only looked for when asked
+};
+
+// Bytes to a tree. `kind` names the expected message of protobuf bodies without type.
+// Errors: UnsupportedMediaType, BadRequest (malformed), RequestEntityTooLarge.
+Result<RawBody> ParseBody(const Call& call, bool find_duplicates);
+
+// What a body must be.
+struct BodyTarget {
+  const kube::Kind* kind = nullptr;
+  bool needs_type = false;  // custom resources: apiVersion and kind must stand in the body
+};
+
+// ParseBody, then: type matches, JSON types fit, unknown and duplicate fields warned of or refused,
+// defaults filled. Errors: BadRequest with the texts of Kubernetes' decoders.
+Result<kube::Json> DecodeBody(Call& call, const BodyTarget& target, FieldValidation validation);
+
+// The second half, for trees that come from elsewhere (patched objects). `context` is "" or "patch":
+// for patches problems are answered 422 on the field "patch".
+Result<void> DecodeTree(Call& call, const kube::Kind& kind, FieldValidation validation,
+                        std::vector<std::string> duplicates, kube::Json& tree, bool is_patch);
+
+}  // namespace sublet::apiserver
