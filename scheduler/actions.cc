@@ -1,0 +1,119 @@
+// allocate and stale gang eviction, and the list of actions (scheduler/actions.h).
+#include "scheduler/actions.h"
+
+#include <algorithm>
+
+#include "scheduler/allocate.h"
+#include "scheduler/job_order.h"
+#include "scheduler/messages.h"
+
+namespace sublet::scheduler {
+
+namespace {
+
+// A gang of which a part could only be promised is promised as a whole: nothing is bound until all of it is free.
+bool MustWaitTogether(const State& state, const Job& job) {
+  for (const PodSet& set : job.pod_sets) {
+    int promised = 0;
+    for (TaskId id : set.tasks) {
+      promised += state.task(id).status == Status::kPipelined ? 1 : 0;
+    }
+    if (promised > 0 && set.active_allocated - promised < set.min_available) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+void RunAllocate(Session& session, TopologyCache& topologies) {
+  State& state = session.state;
+  const std::vector<NodeId> nodes = state.NodesByName();
+  Allocator allocator(session, topologies);
+  const auto order = PendingOrder(session, Action::kAllocate, nullptr);
+  while (!order->Empty()) {
+    const std::shared_ptr<JobView> view = order->Pop();
+    Job& job = state.job(view->job);
+    job.failures.clear();
+    job.task_failures.clear();
+    const int held = std::count_if(job.pod_sets.begin(), job.pod_sets.end(), [&](const PodSet& set) {
+      return std::any_of(set.tasks.begin(), set.tasks.end(), [&](TaskId id) { return CountsForQuota(state.task(id).status); });
+    });
+    Statement statement(state);
+    const std::size_t before = session.decisions.size();
+    const bool placed = allocator.Place(statement, nodes, *view, false);
+    job.tried = true;
+    job.tried_version = job.version;
+    job.tried_capacity = state.capacity_generation;
+    job.tried_shares = state.share_generation;
+    if (!placed) {
+      statement.Discard();
+      continue;
+    }
+    const bool wait = MustWaitTogether(state, job);
+    if (wait) {
+      statement.ConvertToPipelined(view->job);
+    }
+    statement.Commit(&session.decisions);
+    if (!wait && held == 0 && session.decisions.size() > before) {
+      job.last_start = session.now;
+      session.started.push_back(view->job);
+    }
+    if (job.pending > 0 && session.decisions.size() > before) {
+      order->Push(view);
+    }
+  }
+}
+
+void RunStaleGang(Session& session) {
+  State& state = session.state;
+  const std::set<JobId> active = state.active_jobs;
+  for (JobId id : active) {
+    Job& job = state.job(id);
+    if (!session.Mine(job)) {
+      continue;
+    }
+    if (!IsStale(job)) {
+      job.stale_since = 0;
+      continue;
+    }
+    if (job.stale_since == 0) {
+      job.stale_since = session.now;
+    }
+    const Millis grace = job.staleness_grace.value_or(session.profile.stale_grace);
+    if (grace < 0) {
+      continue;
+    }
+    if (session.now - job.stale_since < grace) {
+      session.MayChangeAt(job.stale_since + grace);
+      continue;
+    }
+    std::vector<TaskId> members;
+    for (const PodSet& set : job.pod_sets) {
+      for (TaskId member : set.tasks) {
+        if (ActiveAllocated(state.task(member).status)) {
+          members.push_back(member);
+        }
+      }
+    }
+    Statement statement(state);
+    for (TaskId member : members) {
+      statement.Evict(member, ActionName(Action::kStaleGang), StaleMessage(job, state.task(member)), "",
+                      static_cast<int>(members.size()));
+    }
+    statement.Commit(&session.decisions);
+  }
+}
+
+void RunAction(Action action, Session& session, TopologyCache& topologies) {
+  switch (action) {
+    case Action::kAllocate: return RunAllocate(session, topologies);
+    case Action::kConsolidation: return RunConsolidation(session, topologies);
+    case Action::kReclaim: return RunReclaim(session, topologies);
+    case Action::kPreempt: return RunPreempt(session, topologies);
+    case Action::kStaleGang: return RunStaleGang(session);
+  }
+}
+
+}  // namespace sublet::scheduler

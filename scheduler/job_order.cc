@@ -1,0 +1,191 @@
+#include "scheduler/job_order.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace sublet::scheduler {
+
+template <typename T, typename Less>
+void JobOrder::Up(std::vector<T>& heap, std::size_t at, Less less) {
+  while (at > 0) {
+    const std::size_t parent = (at - 1) / 2;
+    if (!less(heap[at], heap[parent])) {
+      return;
+    }
+    std::swap(heap[at], heap[parent]);
+    at = parent;
+  }
+}
+
+template <typename T, typename Less>
+void JobOrder::Down(std::vector<T>& heap, std::size_t at, Less less) {
+  for (;;) {
+    std::size_t best = 2 * at + 1;
+    if (best >= heap.size()) {
+      return;
+    }
+    if (best + 1 < heap.size() && less(heap[best + 1], heap[best])) {
+      ++best;
+    }
+    if (!less(heap[best], heap[at])) {
+      return;
+    }
+    std::swap(heap[best], heap[at]);
+    at = best;
+  }
+}
+
+bool JobOrder::ViewBefore(const std::shared_ptr<JobView>& left, const std::shared_ptr<JobView>& right) {
+  const bool elastic = session_.profile.elastic_order;
+  return victims_ ? JobBefore(session_.state, *right, *left, elastic) : JobBefore(session_.state, *left, *right, elastic);
+}
+
+QueueSide JobOrder::Side(Level* level) {
+  const State& state = session_.state;
+  Level* leaf = level;
+  while (!leaf->children.empty()) {
+    leaf = leaf->children.front();
+  }
+  QueueSide side;
+  side.queue = &state.queue(level->queue).share;
+  SUBLET_CHECK(!leaf->jobs.empty());
+  const JobView& best = *leaf->jobs.front();
+  if (!victims_) {
+    side.job = ToAmounts(BatchRequest(state, best));
+    return side;
+  }
+  Quota held = best.part ? best.held : state.job(best.job).held;
+  if (auto it = popped_.find(leaf->queue); it != popped_.end()) {
+    Add(held, it->second, 1);
+  }
+  side.victims = ToAmounts(held);
+  return side;
+}
+
+bool JobOrder::LevelBefore(Level* left, Level* right) {
+  const int order = CompareQueues(Side(left), Side(right), session_.total);
+  return victims_ ? order > 0 : order < 0;
+}
+
+JobOrder::Level* JobOrder::Find(QueueId queue) {
+  auto it = levels_.find(queue);
+  return it == levels_.end() ? nullptr : it->second.get();
+}
+
+void JobOrder::Push(std::shared_ptr<JobView> view) {
+  State& state = session_.state;
+  const QueueId queue = state.job(view->job).queue;
+  if (queue == kNone || !state.IsLeaf(queue)) {
+    return;
+  }
+  const QueueId parent = state.queue(queue).parent;
+  if (parent == kNone && !state.queue(queue).spec.parent.empty()) {
+    return;  // the parent does not exist
+  }
+  const auto view_less = [this](const auto& a, const auto& b) { return ViewBefore(a, b); };
+  const auto level_less = [this](Level* a, Level* b) { return LevelBefore(a, b); };
+  Level* leaf = Find(queue);
+  const bool fresh = leaf == nullptr;
+  if (fresh) {
+    leaf = levels_.emplace(queue, std::make_unique<Level>()).first->second.get();
+    leaf->queue = queue;
+  }
+  leaf->jobs.push_back(std::move(view));
+  Up(leaf->jobs, leaf->jobs.size() - 1, view_less);
+  if (depth_ >= 0 && static_cast<int>(leaf->jobs.size()) > depth_) {
+    // Beyond the depth the worst one stays out.
+    auto worst = std::max_element(leaf->jobs.begin(), leaf->jobs.end(), view_less);
+    std::swap(*worst, leaf->jobs.back());
+    leaf->jobs.pop_back();
+    std::make_heap(leaf->jobs.begin(), leaf->jobs.end(), [&](const auto& a, const auto& b) { return view_less(b, a); });
+  }
+  // New levels are linked once they have a job to be compared by.
+  Level* child = leaf;
+  bool added = fresh;
+  while (added) {
+    const QueueId above = state.queue(child->queue).parent;
+    if (above == kNone) {
+      roots_.push_back(child);
+      Up(roots_, roots_.size() - 1, level_less);
+      break;
+    }
+    Level* parent_level = Find(above);
+    added = parent_level == nullptr;
+    if (added) {
+      parent_level = levels_.emplace(above, std::make_unique<Level>()).first->second.get();
+      parent_level->queue = above;
+    }
+    child->parent = parent_level;
+    parent_level->children.push_back(child);
+    Up(parent_level->children, parent_level->children.size() - 1, level_less);
+    child = parent_level;
+  }
+  // The new job may have moved its whole path ahead of its siblings; only the top of each heap is
+  // looked at again, so paths are sifted up here.
+  for (Level* at = leaf; at != nullptr; at = at->parent) {
+    std::vector<Level*>& heap = at->parent != nullptr ? at->parent->children : roots_;
+    Up(heap, static_cast<std::size_t>(std::find(heap.begin(), heap.end(), at) - heap.begin()), level_less);
+    at->reorder = true;
+  }
+}
+
+JobOrder::Level* JobOrder::Best(std::vector<Level*>& heap) {
+  while (heap.front()->reorder) {
+    heap.front()->reorder = false;
+    Down(heap, 0, [this](Level* a, Level* b) { return LevelBefore(a, b); });
+  }
+  return heap.front();
+}
+
+void JobOrder::Shrink(Level* level) {
+  if (!level->empty()) {
+    for (Level* at = level; at != nullptr; at = at->parent) {
+      at->reorder = true;
+    }
+    return;
+  }
+  Level* parent = level->parent;
+  std::vector<Level*>& heap = parent != nullptr ? parent->children : roots_;
+  const auto at = static_cast<std::size_t>(std::find(heap.begin(), heap.end(), level) - heap.begin());
+  const auto less = [this](Level* a, Level* b) { return LevelBefore(a, b); };
+  std::swap(heap[at], heap.back());
+  heap.pop_back();
+  if (at < heap.size()) {
+    Down(heap, at, less);
+  }
+  levels_.erase(level->queue);
+  if (parent != nullptr) {
+    Shrink(parent);
+  }
+}
+
+std::shared_ptr<JobView> JobOrder::Pop() {
+  Level* level = Best(roots_);
+  while (!level->children.empty()) {
+    level = Best(level->children);
+  }
+  std::shared_ptr<JobView> view = level->jobs.front();
+  std::swap(level->jobs.front(), level->jobs.back());
+  level->jobs.pop_back();
+  Down(level->jobs, 0, [this](const auto& a, const auto& b) { return ViewBefore(a, b); });
+  if (victims_) {
+    Add(popped_[level->queue], view->part ? view->held : session_.state.job(view->job).held, 1);
+  }
+  Shrink(level);
+  return view;
+}
+
+std::unique_ptr<JobOrder> PendingOrder(Session& session, Action action, const std::function<bool(const Job&)>& keep) {
+  const auto depth = session.profile.queue_depth.find(ActionName(action));
+  auto order = std::make_unique<JobOrder>(session, false, depth == session.profile.queue_depth.end() ? -1 : depth->second);
+  for (JobId id : session.state.pending_jobs) {
+    const Job& job = session.state.job(id);
+    if (session.Mine(job) && ReadyForScheduling(job) && (!keep || keep(job))) {
+      order->Push(std::make_shared<JobView>(JobView::Whole(id)));
+    }
+  }
+  return order;
+}
+
+}  // namespace sublet::scheduler

@@ -1,0 +1,208 @@
+#include "scheduler/profile.h"
+
+#include <cmath>
+#include <cstdlib>
+
+namespace sublet::scheduler {
+
+const char* ActionName(Action action) {
+  switch (action) {
+    case Action::kAllocate: return "allocate";
+    case Action::kConsolidation: return "consolidation";
+    case Action::kReclaim: return "reclaim";
+    case Action::kPreempt: return "preempt";
+    case Action::kStaleGang: return "stalegangeviction";
+  }
+  return "";
+}
+
+std::vector<std::string> ProfileNames() { return {"kai-0.7", "kai-0.9", "kai-0.13", "kai-0.17", "default"}; }
+
+Result<Profile> NamedProfile(const std::string& name) {
+  Profile profile;
+  profile.name = name;
+  profile.scheduler_names = {"kai-scheduler"};
+  if (name == "kai-0.13") {
+    return profile;
+  }
+  if (name == "kai-0.17") {
+    profile.min_sub_group = true;
+    profile.pinned_min_memory = false;
+    profile.preemption_delay = true;
+    profile.smart_search = true;
+    return profile;
+  }
+  if (name == "kai-0.9" || name == "kai-0.7") {
+    profile.preemptibility_field = false;
+    profile.sub_groups = false;
+    profile.topology = false;
+    profile.count_dra = false;
+    profile.k = 0;
+    profile.strict_fair_share = name == "kai-0.7";
+    return profile;
+  }
+  if (name == "default") {
+    profile.scheduler_names = {"", "default-scheduler"};
+    profile.kube = true;
+    profile.actions = {Action::kAllocate, Action::kPreempt};
+    profile.budgets = true;
+    profile.sub_groups = profile.topology = false;
+    return profile;
+  }
+  std::string known;
+  for (const std::string& each : ProfileNames()) {
+    known += (known.empty() ? "" : ", ") + each;
+  }
+  return Status(Reason::kInvalid, "unknown scheduler profile \"" + name + "\"; known: " + known);
+}
+
+namespace {
+
+Status BadValue(const std::string& key, const std::string& value, const char* wanted) {
+  return Status(Reason::kInvalid, "scheduler argument " + key + ": \"" + value + "\" is not " + wanted);
+}
+
+Result<double> Number(const std::string& key, const std::string& value, double least) {
+  char* end = nullptr;
+  const double number = std::strtod(value.c_str(), &end);
+  if (value.empty() || *end != '\0' || !std::isfinite(number) || number < least) {
+    return BadValue(key, value, "a number in range");
+  }
+  return number;
+}
+
+Result<bool> Boolean(const std::string& key, const std::string& value) {
+  if (value == "true" || value == "false") {
+    return value == "true";
+  }
+  return BadValue(key, value, "true or false");
+}
+
+Result<PlacementOrder> Strategy(const std::string& key, const std::string& value) {
+  if (value == "binpack") {
+    return PlacementOrder::kBinpack;
+  }
+  if (value == "spread") {
+    return PlacementOrder::kSpread;
+  }
+  return BadValue(key, value, "binpack or spread");
+}
+
+// Go's duration: a sequence of number and unit (h, m, s, ms).
+Result<Millis> Duration(const std::string& key, const std::string& value) {
+  const char* at = value.c_str();
+  const double sign = *at == '-' ? -1 : 1;
+  at += *at == '-' ? 1 : 0;
+  double total = 0;
+  bool any = false;
+  while (*at != '\0') {
+    char* end = nullptr;
+    const double number = std::strtod(at, &end);
+    if (end == at) {
+      return BadValue(key, value, "a duration");
+    }
+    const std::string rest(end);
+    const bool ms = rest.compare(0, 2, "ms") == 0;
+    const double unit = ms ? 1 : rest[0] == 's' ? 1000 : rest[0] == 'm' ? 60'000 : rest[0] == 'h' ? 3'600'000 : 0;
+    if (unit == 0) {
+      return BadValue(key, value, "a duration");
+    }
+    total += number * unit;
+    any = true;
+    at = end + (ms ? 2 : 1);
+  }
+  if (!any || !std::isfinite(total) || total > 1e15) {
+    return BadValue(key, value, "a duration");
+  }
+  return static_cast<Millis>(sign * total);
+}
+
+void DropConsolidationIfSpread(Profile& profile) {
+  // As KAI's operator does: consolidation would undo what spreading wants.
+  if (profile.gpu == PlacementOrder::kSpread || profile.cpu == PlacementOrder::kSpread) {
+    std::erase(profile.actions, Action::kConsolidation);
+  }
+}
+
+}  // namespace
+
+Result<void> SetArgument(Profile& profile, const std::string& key, const std::string& value) {
+  const auto number = [&](double* to, double least) -> Result<void> {
+    SUBLET_TRY(*to, Number(key, value, least));
+    return Ok();
+  };
+  const auto duration = [&](Millis* to) -> Result<void> {
+    SUBLET_TRY(*to, Duration(key, value));
+    return Ok();
+  };
+  const auto flag = [&](bool* to) -> Result<void> {
+    SUBLET_TRY(*to, Boolean(key, value));
+    return Ok();
+  };
+  if (key == "placementStrategy.gpu") {
+    SUBLET_TRY(profile.gpu, Strategy(key, value));
+    profile.devices = profile.gpu;
+    profile.score_sharing = profile.gpu == PlacementOrder::kBinpack;
+    DropConsolidationIfSpread(profile);
+    return Ok();
+  }
+  if (key == "placementStrategy.cpu") {
+    SUBLET_TRY(profile.cpu, Strategy(key, value));
+    DropConsolidationIfSpread(profile);
+    return Ok();
+  }
+  if (key == "kValue") {
+    return number(&profile.k, 0);
+  }
+  // KAI's spelling is part of its interface; the right one is accepted too.
+  if (key == "relcaimerSaturationMultiplier" || key == "reclaimerSaturationMultiplier") {
+    return number(&profile.saturation, 1);
+  }
+  if (key == "defaultStalenessGracePeriod") {
+    return duration(&profile.stale_grace);
+  }
+  if (key == "preemptMinRuntime") {
+    return duration(&profile.preempt_min_runtime);
+  }
+  if (key == "reclaimMinRuntime") {
+    return duration(&profile.reclaim_min_runtime);
+  }
+  if (key == "reclaimResolveMethod") {
+    if (value != "lca" && value != "queue") {
+      return BadValue(key, value, "lca or queue");
+    }
+    profile.min_runtime_by_lca = value == "lca";
+    return Ok();
+  }
+  if (key == "allowConsolidatingReclaim") {
+    return flag(&profile.consolidating_reclaim);
+  }
+  if (key == "useSchedulingSignatures") {
+    return flag(&profile.signatures);
+  }
+  if (key == "respectDisruptionBudgets") {
+    return flag(&profile.budgets);
+  }
+  if (key == "backfill") {
+    return flag(&profile.backfill);
+  }
+  if (key == "maxConsolidationPreemptees" || key == "searchSteps" ||
+      key.compare(0, 20, "queueDepthPerAction.") == 0) {
+    double amount = 0;
+    SUBLET_RETURN_IF_ERROR(number(&amount, key == "maxConsolidationPreemptees" ? -1 : 1));
+    if (amount != std::floor(amount) || amount > 1e12) {
+      return BadValue(key, value, "a whole number");
+    }
+    if (key == "maxConsolidationPreemptees") {
+      profile.max_consolidation_victims = static_cast<int>(amount);
+    } else if (key == "searchSteps") {
+      profile.search_steps = static_cast<std::int64_t>(amount);
+    } else {
+      profile.queue_depth[key.substr(20)] = static_cast<int>(amount);
+    }
+    return Ok();
+  }
+  return Status(Reason::kInvalid, "unknown scheduler argument \"" + key + "\"");
+}
+
+}  // namespace sublet::scheduler

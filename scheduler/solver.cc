@@ -1,0 +1,369 @@
+#include "scheduler/solver.h"
+
+#include <algorithm>
+
+#include "scheduler/messages.h"
+
+namespace sublet::scheduler {
+
+std::set<NodeId> Solver::FeasibleNodes(const Job& job) {
+  State& state = session_.state;
+  bool gpu_only = true;
+  for (const PodSet& set : job.pod_sets) {
+    for (TaskId id : set.tasks) {
+      const Task& task = state.task(id);
+      gpu_only = gpu_only && (task.shape->gpus > 0 || task.dra > 0 || task.shape->shared || task.shape->request.gpu == GpuKind::kMig);
+    }
+  }
+  std::set<NodeId> nodes;
+  for (NodeId id : state.NodesByName()) {
+    const NodeHot& hot = state.hot[static_cast<std::size_t>(id)];
+    const Node& node = state.nodes[static_cast<std::size_t>(id)];
+    bool any = !gpu_only || hot.idle[kGpu] > 0 || hot.releasing[kGpu] > 0;
+    for (const GpuGroup& group : node.groups) {
+      any = any || group.Allocated() < node.gpu_memory || group.releasing - group.pipelined > 0;
+    }
+    for (const NodeScalar& scalar : node.scalars) {
+      any = any || ((scalar.idle > 0 || scalar.releasing > 0) && node.mig);
+    }
+    if (any) {
+      nodes.insert(id);
+    }
+  }
+  return nodes;
+}
+
+bool Solver::Solve(JobId id, Statement& statement) {
+  State& state = session_.state;
+  const Job& job = state.job(id);
+  const int active = job.active_used;
+  kept_units_.clear();
+  kept_tasks_.clear();
+  std::vector<TaskId> pending;
+  const std::vector<TaskId> batch = Batch(state, JobView::Whole(id), true);
+  for (TaskId task : batch) {
+    pending.push_back(task);
+    if (!SolvePart(id, pending, statement)) {
+      statement.Discard();
+      return false;
+    }
+    if (pending.size() != batch.size()) {
+      statement.Discard();
+    }
+  }
+  if (batch.empty() || job.active_used <= active || !GangSatisfied(job)) {
+    statement.Discard();
+    return false;
+  }
+  return true;
+}
+
+void Solver::AddUnit(Search& search, const Unit& unit, bool potential) {
+  const State& state = session_.state;
+  const JobId job = state.task(unit.front()).job;
+  auto [it, added] = search.units.try_emplace(job);
+  if (added) {
+    search.order.push_back(job);
+  }
+  it->second.push_back(unit);
+  for (TaskId id : unit) {
+    const Task& task = state.task(id);
+    if (task.node == kNone) {
+      continue;
+    }
+    search.freed[task.node] += task.accepted[kGpu];
+    if (potential) {
+      auto& jobs = search.on_node[task.node];
+      if (std::find(jobs.begin(), jobs.end(), job) == jobs.end()) {
+        jobs.push_back(job);
+      }
+    }
+  }
+  if (potential) {
+    search.latest = job;
+  }
+}
+
+bool Solver::SolvePart(JobId id, const std::vector<TaskId>& pending, Statement& statement) {
+  State& state = session_.state;
+  Search search;
+  search.preemptor = JobView::Part(state, id, pending, true);
+  search.preemptor.request = BatchRequest(state, search.preemptor);
+  search.feasible = FeasibleNodes(state.job(id));
+  search.recorded = kept_units_;
+  search.recorded_tasks = kept_tasks_;
+  for (const Unit& unit : search.recorded) {
+    AddUnit(search, unit, false);
+    for (TaskId task : unit) {
+      if (state.task(task).node != kNone) {
+        search.feasible.insert(state.task(task).node);
+      }
+    }
+  }
+  const std::unique_ptr<JobOrder> queue = victims_();
+  for (bool first = true;; first = false) {
+    if (!first) {
+      if (queue->Empty()) {
+        return false;
+      }
+      if (!AddVictims(search, *queue)) {
+        continue;
+      }
+    }
+    if (session_.steps_left <= 0) {
+      session_.out_of_steps = true;
+      return false;
+    }
+    --session_.steps_left;
+    if (EnoughGpus(search) && TryScenario(search, statement)) {
+      return true;
+    }
+  }
+}
+
+// A cheap bound: some node must have, with all victims so far gone, as many devices as the largest
+// pod asks for, and all of them together as many as the whole batch.
+bool Solver::EnoughGpus(const Search& search) const {
+  const State& state = session_.state;
+  std::int64_t largest = 0;
+  std::int64_t sum = 0;
+  for (const auto& tasks : search.preemptor.tasks) {
+    for (TaskId id : tasks) {
+      const std::int64_t gpus = state.task(id).shape->gpus + state.task(id).dra;
+      largest = std::max(largest, gpus);
+      sum += gpus;
+    }
+  }
+  if (largest == 0) {
+    return true;
+  }
+  std::int64_t most = 0;
+  std::int64_t together = 0;
+  std::set<NodeId> nodes = search.feasible;
+  for (const auto& [node, freed] : search.freed) {
+    nodes.insert(node);
+  }
+  for (NodeId id : nodes) {
+    const NodeHot& hot = state.hot[static_cast<std::size_t>(id)];
+    const Node& node = state.nodes[static_cast<std::size_t>(id)];
+    std::int64_t free = std::max<std::int64_t>(hot.idle[kGpu] + hot.releasing[kGpu], 0);
+    free += static_cast<std::int64_t>(node.groups.size()) * kDevice;  // parts of shared devices
+    if (auto it = search.freed.find(id); it != search.freed.end()) {
+      free += it->second;
+    }
+    most = std::max(most, free);
+    together += free;
+  }
+  return most >= largest && together >= sum;
+}
+
+bool Solver::AddVictims(Search& search, JobOrder& queue) {
+  State& state = session_.state;
+  const std::shared_ptr<JobView> victim = queue.Pop();
+  const auto [unit, more] = EvictionUnit(state, *victim);
+  const Job& job = state.job(victim->job);
+  const auto push_without = [&](const auto& skip) {
+    std::vector<TaskId> rest;
+    for (std::size_t set = 0; set < job.pod_sets.size(); ++set) {
+      for (TaskId id : victim->Tasks(job, set)) {
+        if (!skip(id)) {
+          rest.push_back(id);
+        }
+      }
+    }
+    if (!rest.empty()) {
+      queue.Push(std::make_shared<JobView>(JobView::Part(state, victim->job, rest, false)));
+    }
+  };
+  const auto recorded = [&](TaskId id) {
+    return std::find(search.recorded_tasks.begin(), search.recorded_tasks.end(), id) != search.recorded_tasks.end();
+  };
+  if (std::any_of(unit.begin(), unit.end(), recorded)) {
+    push_without(recorded);
+    return false;
+  }
+  if (more) {
+    push_without([&](TaskId id) { return std::find(unit.begin(), unit.end(), id) != unit.end(); });
+  }
+  if (unit.empty()) {
+    return false;
+  }
+  AddUnit(search, unit, true);
+  return true;
+}
+
+void Solver::EvictAll(Search& search, Statement& statement, const std::vector<TaskId>& tasks) {
+  State& state = session_.state;
+  const Job& winner = state.job(search.preemptor.job);
+  for (TaskId id : tasks) {
+    const Task& task = state.task(id);
+    if (task.status == Status::kReleasing) {
+      continue;
+    }
+    std::string message = action_ == Action::kPreempt         ? PreemptMessage(task, winner)
+                          : action_ == Action::kConsolidation ? ConsolidateMessage(task)
+                                                              : ReclaimMessage(state, task, winner);
+    statement.Evict(id, ActionName(action_), std::move(message), winner.key, static_cast<int>(tasks.size()));
+  }
+}
+
+bool Solver::TryScenario(Search& search, Statement& statement) {
+  State& state = session_.state;
+  statement.Discard();
+  EvictAll(search, statement, search.recorded_tasks);
+  if (search.latest == kNone) {
+    if (search.recorded_tasks.empty()) {
+      return false;
+    }
+    const Outcome outcome = Simulate(search, statement, search.recorded_tasks);
+    if (outcome.valid) {
+      return true;
+    }
+    statement.Discard();
+    return false;
+  }
+  // Nodes of the latest victim, by name; its pods that have none yet stand for "no further victim".
+  std::vector<NodeId> nodes;
+  for (const PodSet& set : state.job(search.latest).pod_sets) {
+    for (TaskId id : set.tasks) {
+      nodes.push_back(state.task(id).node);
+    }
+  }
+  std::sort(nodes.begin(), nodes.end(), [&](NodeId a, NodeId b) {
+    const auto rank = [&](NodeId id) { return id == kNone ? -1 : state.hot[static_cast<std::size_t>(id)].rank; };
+    return rank(a) < rank(b);
+  });
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+  for (NodeId node : nodes) {
+    const auto mark = statement.Mark();
+    std::vector<TaskId> victims = search.recorded_tasks;
+    std::vector<TaskId> fresh;
+    if (auto it = search.on_node.find(node); it != search.on_node.end()) {
+      for (JobId job : it->second) {
+        for (const Unit& unit : search.units[job]) {
+          for (TaskId id : unit) {
+            if (std::find(victims.begin(), victims.end(), id) == victims.end()) {
+              victims.push_back(id);
+              fresh.push_back(id);
+            }
+          }
+        }
+      }
+    }
+    std::vector<NodeId> opened;
+    for (TaskId id : fresh) {
+      if (state.task(id).node != kNone && search.feasible.insert(state.task(id).node).second) {
+        opened.push_back(state.task(id).node);
+      }
+    }
+    EvictAll(search, statement, fresh);
+    const Outcome outcome = Simulate(search, statement, victims);
+    if (outcome.valid) {
+      return true;
+    }
+    if (outcome.simulated) {
+      // Placed, but against the rules: other nodes of the same victim are not tried.
+      statement.Discard();
+      return false;
+    }
+    for (NodeId id : opened) {
+      search.feasible.erase(id);
+    }
+    statement.Rollback(mark);
+  }
+  statement.Discard();
+  return false;
+}
+
+bool Solver::PlaceAll(Search& search, Statement& statement, const std::vector<TaskId>& victims) {
+  State& state = session_.state;
+  std::set<JobId> wanted{search.preemptor.job};
+  for (TaskId id : victims) {
+    wanted.insert(state.task(id).job);
+  }
+  std::vector<NodeId> nodes;
+  for (NodeId id : state.NodesByName()) {
+    if (search.feasible.count(id) != 0) {
+      nodes.push_back(id);
+    }
+  }
+  // Other pending jobs take part in the order, but not in the placement.
+  JobOrder order(session_, false, -1);
+  for (JobId id : state.pending_jobs) {
+    if (wanted.count(id) == 0 && session_.Mine(state.job(id)) && ReadyForScheduling(state.job(id))) {
+      order.Push(std::make_shared<JobView>(JobView::Whole(id)));
+    }
+  }
+  for (JobId id : wanted) {
+    order.Push(std::make_shared<JobView>(id == search.preemptor.job ? search.preemptor : JobView::Whole(id)));
+  }
+  std::size_t left = wanted.size();
+  bool placed = false;
+  while (left > 0 && !order.Empty()) {
+    const std::shared_ptr<JobView> view = order.Pop();
+    if (wanted.count(view->job) == 0) {
+      continue;
+    }
+    --left;
+    const bool ok = allocator_.Place(statement, nodes, *view, true);
+    if (view->job == search.preemptor.job) {
+      if (!ok) {
+        return false;
+      }
+      placed = true;
+    }
+  }
+  return placed;
+}
+
+Solver::Outcome Solver::Simulate(Search& search, Statement& statement, const std::vector<TaskId>& victims) {
+  State& state = session_.state;
+  Outcome outcome;
+  outcome.simulated = PlaceAll(search, statement, victims);
+  if (!outcome.simulated) {
+    return outcome;
+  }
+  Scenario scenario;
+  scenario.preemptor = &search.preemptor;
+  for (JobId job : search.order) {
+    scenario.victims.push_back({job, {}});
+    for (const Unit& unit : search.units[job]) {
+      scenario.victims.back().tasks.insert(scenario.victims.back().tasks.end(), unit.begin(), unit.end());
+    }
+  }
+  outcome.valid = validator_(scenario);
+  if (!outcome.valid) {
+    return outcome;
+  }
+  // What the next part of the gang starts from: units with a pod that left or moved.
+  std::vector<Unit> kept;
+  std::vector<TaskId> tasks;
+  for (Status status : {Status::kReleasing, Status::kPipelined}) {
+    for (TaskId id : victims) {
+      if (state.task(id).status == status && std::find(tasks.begin(), tasks.end(), id) == tasks.end()) {
+        tasks.push_back(id);
+      }
+    }
+  }
+  for (TaskId id : tasks) {
+    const auto inside = [id](const Unit& unit) { return std::find(unit.begin(), unit.end(), id) != unit.end(); };
+    if (std::any_of(kept.begin(), kept.end(), inside)) {
+      continue;
+    }
+    for (const Unit& unit : search.units[state.task(id).job]) {
+      if (inside(unit)) {
+        kept.push_back(unit);
+        break;
+      }
+    }
+  }
+  kept_units_ = std::move(kept);
+  // KAI's next scenario evicts the pods of the recorded jobs, whole.
+  kept_tasks_.clear();
+  for (const Unit& unit : kept_units_) {
+    kept_tasks_.insert(kept_tasks_.end(), unit.begin(), unit.end());
+  }
+  return outcome;
+}
+
+}  // namespace sublet::scheduler

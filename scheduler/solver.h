@@ -1,0 +1,81 @@
+// Solver: which running pods must leave so that a pending job fits. Pods of the job are added one by
+// one; for each, victims are taken in the given order until a simulation places the job (and as many of
+// the victims as still fit elsewhere) and the action's rules accept the result.
+// Every placement attempt is a counted step; when the cycle's steps are used up the search
+// stops with Session::out_of_steps and the job is tried again, later in the order, next time.
+// Source: reference facts on KAI 3.4. Threads: one.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "scheduler/allocate.h"
+#include "scheduler/job_order.h"
+
+namespace sublet::scheduler {
+
+struct VictimJob {
+  JobId job = kNone;
+  std::vector<TaskId> tasks;
+};
+
+// A set of victims for the first k pods of a job.
+struct Scenario {
+  const JobView* preemptor = nullptr;
+  std::vector<VictimJob> victims;  // recorded and potential, in the order in which they were added
+};
+
+class Solver {
+ public:
+  using Victims = std::function<std::unique_ptr<JobOrder>()>;
+  using Validator = std::function<bool(const Scenario&)>;
+
+  Solver(Session& session, TopologyCache& topologies, Action action, Victims victims, Validator validator)
+      : session_(session), allocator_(session, topologies), action_(action), victims_(std::move(victims)),
+        validator_(std::move(validator)) {}
+
+  // True when the whole batch of `job` is placed (as promises) in `statement`.
+  bool Solve(JobId job, Statement& statement);
+
+ private:
+  using Unit = std::vector<TaskId>;
+  struct Search {
+    JobView preemptor;
+    std::vector<Unit> recorded;               // victims of the solution for k - 1 pods
+    std::vector<TaskId> recorded_tasks;
+    std::map<JobId, std::vector<Unit>> units;  // recorded and potential, by job
+    std::vector<JobId> order;                  // jobs of `units`, as added
+    std::map<NodeId, std::vector<JobId>> on_node;
+    JobId latest = kNone;
+    std::set<NodeId> feasible;
+    std::map<NodeId, std::int64_t> freed;     // thousandths of devices that victims would free
+  };
+  struct Outcome {
+    bool simulated = false;  // the preemptor was placed
+    bool valid = false;      // and the rules accept it
+  };
+
+  bool SolvePart(JobId job, const std::vector<TaskId>& pending, Statement& statement);
+  bool TryScenario(Search& search, Statement& statement);
+  bool AddVictims(Search& search, JobOrder& queue);
+  Outcome Simulate(Search& search, Statement& statement, const std::vector<TaskId>& victims);
+  bool PlaceAll(Search& search, Statement& statement, const std::vector<TaskId>& victims);
+  void EvictAll(Search& search, Statement& statement, const std::vector<TaskId>& tasks);
+  bool EnoughGpus(const Search& search) const;
+  void AddUnit(Search& search, const Unit& unit, bool potential);
+  std::set<NodeId> FeasibleNodes(const Job& job);
+
+  Session& session_;
+  Allocator allocator_;
+  Action action_;
+  Victims victims_;
+  Validator validator_;
+  std::vector<Unit> kept_units_;           // what the next, larger part starts from
+  std::vector<TaskId> kept_tasks_;
+};
+
+}  // namespace sublet::scheduler
