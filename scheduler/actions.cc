@@ -68,16 +68,23 @@ void RunAllocate(Session& session, TopologyCache& topologies) {
 
 void RunStaleGang(Session& session) {
   State& state = session.state;
-  const std::set<JobId> active = state.active_jobs;
-  for (JobId id : active) {
+  const std::set<JobId> marked = state.marked_stale;
+  for (JobId id : marked) {
+    if (state.stale_jobs.count(id) == 0) {
+      state.job(id).stale_since = 0;
+      state.marked_stale.erase(id);
+    }
+  }
+  std::vector<JobId> stale;
+  for (JobId id : state.stale_jobs) {
+    if (session.Mine(state.job(id))) {
+      stale.push_back(id);
+    }
+  }
+  std::sort(stale.begin(), stale.end(), [&](JobId a, JobId b) { return state.job(a).key < state.job(b).key; });
+  for (JobId id : stale) {
     Job& job = state.job(id);
-    if (!session.Mine(job)) {
-      continue;
-    }
-    if (!IsStale(job)) {
-      job.stale_since = 0;
-      continue;
-    }
+    state.marked_stale.insert(id);
     if (job.stale_since == 0) {
       job.stale_since = session.now;
     }

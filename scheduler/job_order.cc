@@ -75,13 +75,13 @@ JobOrder::Level* JobOrder::Find(QueueId queue) {
 
 void JobOrder::Push(std::shared_ptr<JobView> view) {
   State& state = session_.state;
-  const QueueId queue = state.job(view->job).queue;
-  if (queue == kNone || !state.IsLeaf(queue)) {
-    return;
-  }
-  const QueueId parent = state.queue(queue).parent;
-  if (parent == kNone && !state.queue(queue).spec.parent.empty()) {
-    return;  // the parent does not exist
+  // Without queues there is one leaf, which is never compared with another.
+  const QueueId queue = session_.profile.kube ? kNone : state.job(view->job).queue;
+  if (!session_.profile.kube) {
+    if (queue == kNone || !state.IsLeaf(queue) ||
+        (state.queue(queue).parent == kNone && !state.queue(queue).spec.parent.empty())) {
+      return;  // no such queue, no leaf, or its parent does not exist
+    }
   }
   const auto view_less = [this](const auto& a, const auto& b) { return ViewBefore(a, b); };
   const auto level_less = [this](Level* a, Level* b) { return LevelBefore(a, b); };
@@ -104,7 +104,7 @@ void JobOrder::Push(std::shared_ptr<JobView> view) {
   Level* child = leaf;
   bool added = fresh;
   while (added) {
-    const QueueId above = state.queue(child->queue).parent;
+    const QueueId above = child->queue == kNone ? kNone : state.queue(child->queue).parent;
     if (above == kNone) {
       roots_.push_back(child);
       Up(roots_, roots_.size() - 1, level_less);

@@ -121,7 +121,8 @@ struct Constraints {
   auto operator<=>(const Constraints&) const = default;
 };
 
-enum class Phase : std::uint8_t { kPending, kGated, kBinding, kBound, kRunning, kReleasing, kSucceeded, kFailed, kUnknown };
+// kPromised: an earlier cycle promised the node; nothing is bound.
+enum class Phase : std::uint8_t { kPending, kPromised, kGated, kBinding, kBound, kRunning, kReleasing, kSucceeded, kFailed, kUnknown };
 
 struct PodSpec {
   std::string uid;  // identity; unique among pods

@@ -16,7 +16,7 @@ namespace sublet::scheduler {
 enum class Action : std::uint8_t { kAllocate, kConsolidation, kReclaim, kPreempt, kStaleGang };
 const char* ActionName(Action action);  // "allocate", ...
 
-enum class PlacementOrder : std::uint8_t { kBinpack, kSpread, kNone };
+enum class PlacementOrder : std::uint8_t { kBinpack, kSpread, kAny };
 
 struct Profile {
   std::string name;

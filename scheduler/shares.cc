@@ -90,6 +90,7 @@ bool Satisfied(const ResourceShare& share) {
   return share.request <= share.fair_share || (share.limit != kUnlimited && share.limit <= share.fair_share);
 }
 
+// What rounding kept from a queue; ordered only when it is handed out, never by this map's keys.
 using Remainders = std::map<QueueShare*, double>;
 
 // One pass over the queues of one priority. Returns true when another pass can give more.
@@ -137,6 +138,8 @@ bool GiveOnce(double* left, double k, int resource, const std::vector<QueueShare
       if (fair - give > 0) {
         (*remainders)[queues[i]] = fair - give;
       }
+    } else {
+      remainders->erase(queues[i]);
     }
     if (give == 0) {
       continue;

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "base/check.h"
+#include "scheduler/claims.h"
 
 namespace sublet::scheduler {
 
@@ -110,16 +111,25 @@ void State::SetStatus(TaskId id, Status status) {
 }
 
 void State::ReindexJobSets(JobId id) {
-  const Job& j = job(id);
-  const auto keep = [id](std::set<JobId>& set, bool wanted) {
+  Job& j = job(id);
+  const auto keep = [id](std::set<JobId>& set, bool wanted, bool* is) {
+    if (wanted == *is) {
+      return;
+    }
+    *is = wanted;
     if (wanted) {
       set.insert(id);
     } else {
       set.erase(id);
     }
   };
-  keep(pending_jobs, j.pending > 0);
-  keep(active_jobs, j.active_allocated > 0);
+  keep(pending_jobs, j.pending > 0, &j.in_pending);
+  keep(active_jobs, j.active_allocated > 0, &j.in_active);
+  bool stale = j.succeeded == 0 && j.active_used > 0;
+  if (stale) {
+    stale = std::any_of(j.pod_sets.begin(), j.pod_sets.end(), [](const PodSet& s) { return s.active_used < s.min_available; });
+  }
+  keep(stale_jobs, stale, &j.in_stale);
 }
 
 Quota State::AcceptedOn(const Task& t, const Node& node) const {
@@ -180,6 +190,48 @@ void State::ChooseDevices(TaskId id) {
       return;
     }
     t.devices.push_back(std::move(uuid));
+  }
+}
+
+void State::DropPromise(TaskId id) {
+  Task& t = task(id);
+  if (ActiveAllocated(t.status)) {
+    ChargeQueues(id, -1);
+  }
+  while (!t.placements.empty() && !t.real) {
+    Unplace(id, t.placements.size() - 1);
+  }
+  if (t.real) {
+    // An evicted pod that was promised another place is still where it was.
+    while (t.placements.size() > 1) {
+      Unplace(id, t.placements.size() - 1);
+    }
+    t.node = t.placements.empty() ? kNone : t.placements[0].node;
+    t.groups = t.placements.empty() ? std::vector<int>{} : t.placements[0].groups;
+    SetStatus(id, Status::kReleasing);
+    t.tentative = false;
+    return;
+  }
+  for (const std::string& name : t.claims) {
+    if (auto it = claims.find(t.ns + "/" + name); it != claims.end()) {
+      ReleaseClaim(it->second, t.uid);
+    }
+  }
+  t.node = kNone;
+  t.groups.clear();
+  t.devices.clear();
+  t.tentative = false;
+  SetStatus(id, Status::kPending);
+}
+
+void State::SetPresence(TaskId id, bool present) {
+  Task& t = task(id);
+  if (present) {
+    const Placement hidden = t.hidden;
+    Place(id, hidden.node, hidden.status, hidden.groups);
+  } else {
+    t.hidden = t.placements.back();
+    Unplace(id, t.placements.size() - 1);
   }
 }
 

@@ -59,6 +59,7 @@ struct Task {
   NodeId node = kNone;
   std::vector<int> groups;
   std::vector<Placement> placements;
+  Placement hidden;  // State::SetPresence
   std::int64_t dra = 0;  // GPUs through claims, thousandths
   Quota accepted{};      // what it counts for where it is
   Quota counted{};       // what the queues' request holds of it
@@ -160,6 +161,8 @@ struct Job {
   // What the last attempt found, and for which state of the cluster.
   std::vector<JobFailure> failures;
   std::map<TaskId, std::string> task_failures;
+  std::uint64_t reported_version = ~0ULL;  // the last verdict was for this version
+  bool in_pending = false, in_active = false, in_stale = false;
   std::uint64_t tried_version = 0, tried_capacity = 0, tried_shares = 0;
   Millis earliest = kNever;     // when time alone may change the answer
   bool tried = false;
@@ -216,6 +219,10 @@ class State {
   void Reaccount(TaskId task, std::size_t placement, Status status);
   // Sets Task::devices to free UUIDs of its node, where the node has UUIDs.
   void ChooseDevices(TaskId task);
+  // Takes a promise, or an assumed bind, back: the task is pending again.
+  void DropPromise(TaskId task);
+  // Hides a task from its node's accounting, or shows it again; for trials only.
+  void SetPresence(TaskId task, bool present);
   void ChargeQueues(TaskId task, int sign);
   Quota AcceptedOn(const Task& task, const Node& node) const;
 
@@ -259,6 +266,8 @@ class State {
   std::set<JobId> pending_jobs;
   std::set<JobId> active_jobs;  // with at least one ActiveAllocated task
   std::set<TaskId> pipelined;
+  std::set<JobId> stale_jobs;    // some pod set below its minimum while others hold resources
+  std::set<JobId> marked_stale;  // those for which the grace runs
   std::map<std::string, TopologySpec> topologies;
   std::map<std::string, ClaimSpec> claims;
   std::map<std::string, DeviceSlice> slices;
@@ -267,6 +276,7 @@ class State {
   NameTable group_names;  // shared devices
   Quota total{};          // of ready nodes, less other schedulers' pods
   std::uint64_t capacity_generation = 1;  // raised when something may now fit that did not
+  std::uint64_t usage_generation = 1;     // raised when queues or nodes hold something else
   std::uint64_t share_generation = 1;     // raised when fair shares changed
   std::uint64_t node_generation = 1;      // raised when nodes or topologies changed
   std::uint64_t solution_epoch = 0;       // see Queue::base_epoch

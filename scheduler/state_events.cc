@@ -110,10 +110,10 @@ void State::CountNode(NodeId id) {
   if (hot[static_cast<std::size_t>(id)].present && hot[static_cast<std::size_t>(id)].usable) {
     now = {node.spec.cpu, node.spec.memory, node.spec.gpus * kDevice};
     for (const auto& [name, amount] : node.spec.scalars) {
-      std::int64_t slices = 0;
+      std::int64_t parts = 0;
       std::int64_t memory_gb = 0;
-      if (ParseMigProfile(name, &slices, &memory_gb)) {
-        now[kGpu] += slices * amount * kDevice;
+      if (ParseMigProfile(name, &parts, &memory_gb)) {
+        now[kGpu] += parts * amount * kDevice;
       }
     }
     for (TaskId occupant : node.tasks) {
@@ -352,6 +352,8 @@ void State::DropJobIfEmpty(JobId id) {
   }
   pending_jobs.erase(id);
   active_jobs.erase(id);
+  stale_jobs.erase(id);
+  marked_stale.erase(id);
   job_index_.erase(j.key);
   jobs[static_cast<std::size_t>(id)].reset();
   free_jobs_.push_back(id);

@@ -38,6 +38,7 @@ Status State::StatusFor(const PodSpec& spec) const {
   }
   switch (spec.phase) {
     case Phase::kPending: return spec.node.empty() ? Status::kPending : Status::kBound;
+    case Phase::kPromised: return Status::kPipelined;
     case Phase::kGated: return Status::kGated;
     case Phase::kBinding: return Status::kBinding;
     case Phase::kBound: return Status::kBound;
@@ -164,7 +165,7 @@ void State::UpsertPod(const PodSpec& spec, int profile) {
   for (const std::string& name : spec.gpu_groups) {
     groups.push_back(group_names.Intern(name));
   }
-  bool real = !spec.node.empty();
+  bool real = !spec.node.empty() && spec.phase != Phase::kPromised && spec.phase != Phase::kBinding;
   Millis retry_at = 0;
   int rejected = 0;
   std::vector<std::string> devices = spec.gpu_devices;
@@ -225,6 +226,9 @@ void State::UpsertPod(const PodSpec& spec, int profile) {
   t.rejected = rejected;
   t.status = status;
   SetDra(t);
+  if (status == Status::kPipelined) {
+    pipelined.insert(id);
+  }
   AttachTask(id, JobFor(spec, profile));
   if (ActiveUsed(status) && node != kNone) {
     t.node = node;

@@ -1,0 +1,334 @@
+#include "scheduler/engine.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "scheduler/actions.h"
+#include "scheduler/filters.h"
+#include "scheduler/kube_preempt.h"
+#include "scheduler/messages.h"
+
+namespace sublet::scheduler {
+
+Engine::Engine(std::vector<Profile> profiles)
+    : profiles_(std::move(profiles)), topologies_(std::make_unique<TopologyCache>()) {
+  SUBLET_CHECK(!profiles_.empty());
+  for (const Profile& profile : profiles_) {
+    if (!profile.kube) {
+      state_.pinned_min_memory = profile.pinned_min_memory;
+      state_.count_dra = profile.count_dra;
+      break;
+    }
+  }
+}
+Engine::~Engine() = default;
+
+int Engine::ProfileFor(const std::string& scheduler_name) const {
+  for (std::size_t i = 0; i < profiles_.size(); ++i) {
+    const auto& names = profiles_[i].scheduler_names;
+    if (std::find(names.begin(), names.end(), scheduler_name) != names.end()) {
+      return static_cast<int>(i);
+    }
+  }
+  return kNone;
+}
+
+void Engine::Apply(const NodeSpec& node) { state_.UpsertNode(node); }
+void Engine::Apply(const QueueSpec& queue) { state_.UpsertQueue(queue); }
+
+void Engine::Apply(const PodGroupSpec& group) {
+  const int profile = ProfileFor(group.scheduler_name);
+  if (profile == kNone) {
+    state_.UpsertPodGroup(group, kNone);
+    return;
+  }
+  PodGroupSpec adapted = group;
+  const Profile& rules = profiles_[static_cast<std::size_t>(profile)];
+  if (!rules.preemptibility_field) {
+    adapted.preemptibility.clear();
+  }
+  if (!rules.sub_groups) {
+    // One set for all pods; its minimum is the sum of the leaves'.
+    int least = 0;
+    std::vector<const SubGroupSpec*> open{&adapted.root};
+    for (std::size_t i = 0; i < open.size(); ++i) {
+      const SubGroupSpec* at = open[i];
+      for (const PodSetSpec& set : at->pod_sets) {
+        least += set.min_available;
+      }
+      for (const SubGroupSpec& child : at->groups) {
+        open.push_back(&child);
+      }
+    }
+    SubGroupSpec root;
+    root.topology = adapted.root.topology;
+    root.pod_sets.push_back({"default", std::max(least, 1), std::nullopt});
+    adapted.root = std::move(root);
+  }
+  state_.UpsertPodGroup(adapted, profile);
+}
+
+void Engine::Apply(const PodSpec& pod) {
+  int profile = ProfileFor(pod.scheduler_name);
+  // KAI places only pods of a group; one without is waited for, not placed.
+  state_.UpsertPod(pod, profile);
+}
+void Engine::Apply(const TopologySpec& topology) { state_.UpsertTopology(topology); }
+void Engine::Apply(const ClaimSpec& claim) { state_.UpsertClaim(claim); }
+void Engine::Apply(const DeviceSlice& slice) { state_.UpsertSlice(slice); }
+void Engine::Apply(const DisruptionBudget& budget) { state_.UpsertBudget(budget); }
+void Engine::Apply(const Snapshot& snapshot) {
+  const auto each = [this](const auto& list) {
+    for (const auto& item : list) {
+      Apply(item);
+    }
+  };
+  each(snapshot.queues);
+  each(snapshot.topologies);
+  each(snapshot.nodes);
+  each(snapshot.slices);
+  each(snapshot.claims);
+  each(snapshot.budgets);
+  each(snapshot.groups);
+  each(snapshot.pods);
+}
+void Engine::DeleteNode(const std::string& name) { state_.DeleteNode(name); }
+void Engine::DeleteQueue(const std::string& name) { state_.DeleteQueue(name); }
+void Engine::DeletePodGroup(const std::string& key) { state_.DeletePodGroup(key); }
+void Engine::DeletePod(const std::string& uid) { state_.DeletePod(uid); }
+void Engine::DeleteTopology(const std::string& name) { state_.DeleteTopology(name); }
+void Engine::DeleteClaim(const std::string& key) { state_.DeleteClaim(key); }
+void Engine::DeleteSlice(const std::string& name) { state_.DeleteSlice(name); }
+void Engine::DeleteBudget(const std::string& key) { state_.DeleteBudget(key); }
+
+void Engine::BeginCycle(Millis now) {
+  // Promises are made again every cycle, on what is free by then.
+  const std::set<TaskId> promised = state_.pipelined;
+  for (TaskId id : promised) {
+    state_.DropPromise(id);
+  }
+  if (now >= earliest_) {
+    ++state_.capacity_generation;
+    ++state_.usage_generation;
+  }
+  earliest_ = kNever;
+  notes_.clear();
+}
+
+CycleResult Engine::Run(Millis now) {
+  CycleResult result;
+  BeginCycle(now);
+  for (std::size_t i = 0; i < profiles_.size(); ++i) {
+    RunProfile(static_cast<int>(i), profiles_[i].actions, now, &result);
+  }
+  earliest_ = result.earliest;
+  return result;
+}
+
+CycleResult Engine::RunOnly(Millis now, const std::vector<Action>& actions) {
+  CycleResult result;
+  // A case may start with a promise that an earlier session made; it stands during this one.
+  RunProfile(0, actions, now, &result);
+  earliest_ = result.earliest;
+  return result;
+}
+
+void Engine::RunProfile(int index, const std::vector<Action>& actions, Millis now, CycleResult* result) {
+  const Profile& profile = profiles_[static_cast<std::size_t>(index)];
+  state_.RefreshShares(profile.k);
+  Session session(state_, profile, index, now);
+  session.steps_left = profile.search_steps;
+  const std::set<JobId> was_stale = state_.marked_stale;
+  for (Action action : actions) {
+    if (profile.kube && action == Action::kPreempt) {
+      RunKubePreempt(session);
+    } else {
+      RunAction(action, session, *topologies_);
+    }
+  }
+  if (!session.decisions.empty()) {
+    ++state_.usage_generation;
+    if (std::any_of(session.decisions.begin(), session.decisions.end(),
+                    [](const Decision& d) { return d.kind == Decision::Kind::kEvict; })) {
+      ++state_.capacity_generation;
+    }
+  }
+  CollectVerdicts(session, result);
+  for (JobId id : session.started) {
+    result->started.push_back(state_.job(id).key);
+  }
+  for (JobId id : state_.marked_stale) {
+    if (was_stale.count(id) == 0) {
+      result->stale.push_back(state_.job(id).key);
+    }
+  }
+  for (JobId id : was_stale) {
+    if (state_.marked_stale.count(id) == 0 && state_.jobs[static_cast<std::size_t>(id)] != nullptr) {
+      result->fresh.push_back(state_.job(id).key);
+    }
+  }
+  result->earliest = std::min(result->earliest, session.earliest);
+  result->more = result->more || session.out_of_steps;
+  result->steps += profile.search_steps - session.steps_left;
+  std::move(session.decisions.begin(), session.decisions.end(), std::back_inserter(result->decisions));
+  std::move(session.notes.begin(), session.notes.end(), std::back_inserter(notes_));
+}
+
+void Engine::CollectVerdicts(Session& session, CycleResult* result) {
+  for (JobId id : state_.pending_jobs) {
+    Job& job = state_.job(id);
+    if (job.profile != session.profile_index || job.failures.empty() || job.reported_version == job.version) {
+      continue;
+    }
+    job.reported_version = job.version;
+    GroupVerdict verdict;
+    verdict.group = job.key;
+    verdict.ns = job.ns;
+    verdict.name = job.name;
+    verdict.failures = job.failures;
+    verdict.message = DetailedMessage(job.failures);
+    for (const auto& [task, message] : job.task_failures) {
+      const Task& t = state_.task(task);
+      verdict.pods.push_back({t.uid, t.ns, t.name, message});
+    }
+    result->verdicts.push_back(std::move(verdict));
+  }
+  std::sort(result->verdicts.begin(), result->verdicts.end(),
+            [](const GroupVerdict& a, const GroupVerdict& b) { return a.group < b.group; });
+}
+
+void Engine::BindFailed(const std::string& uid, Millis now) {
+  const TaskId id = state_.FindTask(uid);
+  if (id == kNone || state_.task(id).real || !CountsForQuota(state_.task(id).status)) {
+    return;
+  }
+  state_.DropPromise(id);
+  Task& task = state_.task(id);
+  constexpr Millis kFirst = 1000;
+  constexpr Millis kLongest = 300'000;
+  task.retry_at = now + std::min(kLongest, kFirst << std::min(task.rejected, 20));
+  ++task.rejected;
+  ++state_.capacity_generation;
+  earliest_ = std::min(earliest_, task.retry_at);
+}
+
+void Engine::EvictFailed(const std::string& uid) {
+  const TaskId id = state_.FindTask(uid);
+  if (id == kNone || !state_.task(id).real || state_.task(id).status != Status::kReleasing || state_.task(id).deleted != 0) {
+    return;
+  }
+  state_.SetStatus(id, Status::kRunning);
+  if (!state_.task(id).placements.empty()) {
+    state_.Reaccount(id, 0, Status::kRunning);
+  }
+  state_.ChargeQueues(id, 1);
+  ++state_.usage_generation;
+}
+
+QueueView Engine::ViewOf(QueueId id) const {
+  const Queue& queue = state_.queue(id);
+  QueueView view;
+  view.name = queue.spec.name;
+  view.parent = queue.spec.parent;
+  view.share = queue.share;
+  for (QueueId child : queue.children) {
+    view.children.push_back(state_.queue(child).spec.name);
+  }
+  return view;
+}
+
+std::vector<QueueView> Engine::Queues() {
+  for (const Profile& profile : profiles_) {
+    if (!profile.kube) {
+      state_.RefreshShares(profile.k);
+      break;
+    }
+  }
+  std::vector<std::pair<QueueId, int>> open;
+  std::vector<std::pair<std::string, QueueId>> roots;
+  for (std::size_t i = 0; i < state_.queues.size(); ++i) {
+    if (state_.queues[i].present && state_.queues[i].parent == kNone) {
+      roots.emplace_back(state_.queues[i].spec.name, static_cast<QueueId>(i));
+    }
+  }
+  std::sort(roots.rbegin(), roots.rend());
+  for (const auto& [name, id] : roots) {
+    open.emplace_back(id, 0);
+  }
+  std::vector<QueueView> views;
+  while (!open.empty()) {
+    const auto [id, depth] = open.back();
+    open.pop_back();
+    views.push_back(ViewOf(id));
+    views.back().depth = depth;
+    const auto& children = state_.queue(id).children;  // by name
+    for (auto it = children.rbegin(); it != children.rend(); ++it) {
+      open.emplace_back(*it, depth + 1);
+    }
+  }
+  return views;
+}
+
+std::optional<Explanation> Engine::Explain(const std::string& uid, Millis now) {
+  const TaskId id = state_.FindTask(uid);
+  if (id == kNone) {
+    return std::nullopt;
+  }
+  const Task& task = state_.task(id);
+  Explanation out;
+  out.pod = task.ns + "/" + task.name;
+  out.status = StatusName(task.status);
+  out.node = task.node == kNone ? "" : state_.nodes[static_cast<std::size_t>(task.node)].spec.name;
+  out.request = task.shape->quota;
+  out.earliest = task.retry_at > now ? task.retry_at : earliest_;
+  if (task.job == kNone) {
+    out.dominant = "no profile schedules scheduler name \"" + task.scheduler_name + "\"";
+    return out;
+  }
+  const Job& job = state_.job(task.job);
+  const Profile& profile = profiles_[static_cast<std::size_t>(std::max(job.profile, 0))];
+  out.group = job.key;
+  out.queue = job.queue_name;
+  out.failures = job.failures;
+  for (QueueId at = job.queue; at != kNone; at = state_.queue(at).parent) {
+    out.queues.push_back(ViewOf(at));
+  }
+  for (const AttemptNote& note : notes_) {
+    if (note.job == task.job) {
+      out.attempts.push_back(note);
+    }
+  }
+  Session session(state_, profile, job.profile, now);
+  for (NodeId node : state_.NodesByName()) {
+    const NodeHot& hot = state_.hot[static_cast<std::size_t>(node)];
+    Explanation::NodeRow row{state_.nodes[static_cast<std::size_t>(node)].spec.name, "", hot.idle, hot.releasing};
+    if (!FitsLater(state_, task, node)) {
+      for (const std::string& reason : ResourceReasons(session, task, node)) {
+        row.reason += (row.reason.empty() ? "" : "; ") + reason;
+      }
+    } else {
+      row.reason = Filter(session, task, node);
+    }
+    out.nodes.push_back(std::move(row));
+  }
+  if (!profile.kube && !job.from_spec) {
+    out.dominant = task.group_key.empty() ? "the pod belongs to no PodGroup yet" : "PodGroup " + task.group_key + " does not exist";
+  } else if (!profile.kube && job.queue == kNone) {
+    out.dominant = "queue \"" + job.queue_name + "\" does not exist";
+  } else if (!ReadyForScheduling(job)) {
+    out.dominant = "the gang is waiting for pods that are not created yet";
+  } else if (!task.unschedulable_reason.empty()) {
+    out.dominant = task.unschedulable_reason;
+  } else if (!job.failures.empty()) {
+    out.dominant = job.failures.back().message;
+  }
+  return out;
+}
+
+std::unique_ptr<Engine> Engine::Clone() const {
+  auto copy = std::make_unique<Engine>(profiles_);
+  copy->Apply(Export());
+  return copy;
+}
+
+}  // namespace sublet::scheduler
