@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "apiserver/auth/base64.h"
+#include "base/base64.h"
 #include "base/log.h"
 
 namespace sublet::apiserver {

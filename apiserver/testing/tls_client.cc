@@ -6,6 +6,7 @@
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -58,6 +59,7 @@ TlsClient::TlsClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 TlsClient::~TlsClient() = default;
 
 std::unique_ptr<TlsClient> TlsClient::Connect(const TlsClientOptions& options) {
+  ::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to sockets that the server has closed
   auto impl = std::make_unique<Impl>();
   impl->fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
