@@ -135,3 +135,18 @@ function(sublet_benchmark)
   add_executable(${ARG_NAME} ${ARG_SRCS})
   sublet_common(${ARG_NAME} DEPS ${ARG_DEPS} EXTRA ${ARG_EXTRA} benchmark::benchmark)
 endfunction()
+
+# sublet_embed(LIBRARY FUNCTION file...): makes `std::string_view FUNCTION(std::string_view name)` in
+# namespace sublet::embedded, which returns the text of a file by its name ("" = no such file), and
+# adds it to the library. Declared in the generated header embedded/FUNCTION.h.
+function(sublet_embed library function)
+  set(source ${CMAKE_BINARY_DIR}/generated/embedded/${function}.cc)
+  set(header ${CMAKE_BINARY_DIR}/generated/embedded/${function}.h)
+  file(WRITE ${header}.new "// Generated from the files listed in CMake.\n#pragma once\n#include <string_view>\nnamespace sublet::embedded {\nstd::string_view ${function}(std::string_view name);\n}\n")
+  file(COPY_FILE ${header}.new ${header} ONLY_IF_DIFFERENT)
+  add_custom_command(OUTPUT ${source}
+    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${source} -DFUNCTION=${function} "-DFILES=${ARGN}"
+            -P ${CMAKE_SOURCE_DIR}/cmake/embed.cmake
+    DEPENDS ${ARGN} ${CMAKE_SOURCE_DIR}/cmake/embed.cmake VERBATIM)
+  target_sources(${library} PRIVATE ${source})
+endfunction()

@@ -1,0 +1,170 @@
+#include "cli/tenant/tenants.h"
+
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/base64.h"
+#include "kube/object.h"
+
+namespace sublet::cli {
+namespace {
+
+using kube::Json;
+
+constexpr std::string_view kPaused = "sublet.dev/paused";
+
+std::string StatusOf(const Json& set) {
+  if (kube::AnnotationOf(set, kPaused) == "true") {
+    return "Paused";
+  }
+  if (kube::FindInt(set, {"spec", "replicas"}, 1) == 0) {
+    return "ScaledDown";
+  }
+  return kube::FindInt(set, {"status", "readyReplicas"}) > 0 ? "Running" : "Starting";
+}
+
+std::string VersionOf(const Json& set) {
+  const Json* containers = kube::Find(set, {"spec", "template", "spec", "containers"});
+  if (containers == nullptr || !containers->is_array() || containers->empty()) {
+    return "";
+  }
+  const std::string image(kube::FindString((*containers)[0], {"image"}));
+  const auto colon = image.rfind(':');
+  return colon == std::string::npos ? image : image.substr(colon + 1);
+}
+
+// Why the tenant's pod is not ready, for people; "" when nothing is wrong yet.
+std::string Trouble(const Json& pod) {
+  for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
+    const Json* statuses = kube::Find(pod, {"status", list});
+    if (statuses == nullptr || !statuses->is_array()) {
+      continue;
+    }
+    for (const Json& status : *statuses) {
+      const auto waiting = kube::FindString(status, {"state", "waiting", "reason"});
+      if (!waiting.empty() && waiting != "PodInitializing" && waiting != "ContainerCreating") {
+        return std::string(kube::FindString(status, {"name"})) + ": " + std::string(waiting) + " " +
+               std::string(kube::FindString(status, {"state", "waiting", "message"}));
+      }
+    }
+  }
+  const Json* scheduled = kube::FindCondition(pod, "PodScheduled");
+  if (scheduled != nullptr && kube::FindString(*scheduled, {"status"}) == "False") {
+    return std::string(kube::FindString(*scheduled, {"message"}));
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string DecodeSecret(const Json& secret, std::string_view key) {
+  const auto text = DecodeBase64(kube::FindString(secret, {"data", key}));
+  return text ? *text : "";
+}
+
+Result<std::vector<TenantInfo>> ListTenants(const HostSession& host, const std::string& space) {
+  client::ListOptions options;
+  options.label_selector = "app=sublet";
+  SUBLET_TRY(const Json list, host.client.List({kStatefulSets, space, "", ""}, options));
+  std::string current;
+  if (const auto kubeconfig = client::Kubeconfig::Load(); kubeconfig.ok()) {
+    current = kubeconfig->current_context();
+  }
+  std::vector<TenantInfo> tenants;
+  for (const Json& set : list.value("items", Json::array())) {
+    TenantInfo tenant;
+    tenant.name = kube::NameOf(set);
+    tenant.host_namespace = kube::NamespaceOf(set);
+    tenant.status = StatusOf(set);
+    tenant.version = VersionOf(set);
+    tenant.created = kube::FindString(set, {"metadata", "creationTimestamp"});
+    tenant.uid = kube::UidOf(set);
+    tenant.connected =
+        current == TenantContextName(tenant.name, tenant.host_namespace, host.context);
+    tenant.stateful_set = set;
+    tenants.push_back(std::move(tenant));
+  }
+  std::sort(tenants.begin(), tenants.end(), [](const TenantInfo& a, const TenantInfo& b) {
+    return std::tie(a.host_namespace, a.name) < std::tie(b.host_namespace, b.name);
+  });
+  return tenants;
+}
+
+Result<TenantInfo> FindTenant(const HostSession& host, const std::string& name,
+                              const std::string& space) {
+  SUBLET_TRY(std::vector<TenantInfo> all, ListTenants(host, space));
+  std::vector<TenantInfo> found;
+  std::string names;
+  for (TenantInfo& tenant : all) {
+    names += (names.empty() ? "" : ", ") + tenant.name;
+    if (tenant.name == name) {
+      found.push_back(std::move(tenant));
+    }
+  }
+  if (found.empty()) {
+    return Status(Reason::kNotFound,
+                  "there is no tenant \"" + name + "\"" +
+                      (space.empty() ? "" : " in namespace \"" + space + "\"") +
+                      (names.empty() ? "; the host has none" : "; the host has: " + names));
+  }
+  if (found.size() > 1) {
+    return BadRequest("tenant \"" + name + "\" exists in several namespaces; add -n, for example -n " +
+                      found[0].host_namespace);
+  }
+  return std::move(found[0]);
+}
+
+Result<std::optional<TenantAccess>> ReadAccess(const HostSession& host, const TenantInfo& tenant) {
+  auto secret =
+      host.client.Get({kSecrets, tenant.host_namespace, "sublet-" + tenant.name, ""});
+  if (!secret.ok()) {
+    if (secret.error().Is(Reason::kNotFound)) {
+      return std::optional<TenantAccess>();
+    }
+    return std::move(secret).error();
+  }
+  TenantAccess access{DecodeSecret(*secret, "certificate-authority"),
+                      DecodeSecret(*secret, "client-certificate"), DecodeSecret(*secret, "client-key"),
+                      tenant.name + "." + tenant.host_namespace + ".svc"};
+  if (access.ca_pem.empty() || access.certificate_pem.empty() || access.key_pem.empty()) {
+    return std::optional<TenantAccess>();
+  }
+  return std::optional<TenantAccess>(std::move(access));
+}
+
+Result<TenantAccess> WaitForTenant(const HostSession& host, const TenantInfo& tenant,
+                                   Deadline deadline,
+                                   const std::function<void(std::string_view)>& note) {
+  const client::Target pod_target{kPods, tenant.host_namespace, tenant.name + "-0", ""};
+  std::string missing = "its pod";
+  auto pause = std::chrono::milliseconds(10);
+  while (std::chrono::steady_clock::now() < deadline) {
+    const auto pod = host.client.Get(pod_target);
+    if (!pod.ok() && !pod.error().Is(Reason::kNotFound)) {
+      return pod.error();
+    }
+    if (pod.ok()) {
+      if (const std::string trouble = Trouble(*pod); !trouble.empty()) {
+        note(trouble);
+        missing = "its pod " + tenant.name + "-0 (" + trouble + ")";
+      }
+      if (kube::IsConditionTrue(*pod, "Ready")) {
+        SUBLET_TRY(auto access, ReadAccess(host, tenant));
+        if (access) {
+          return std::move(*access);
+        }
+        missing = "its credentials (Secret sublet-" + tenant.name + ")";
+      }
+    }
+    // Short at first: a tenant is up within a second; then no more often than a person looks.
+    std::this_thread::sleep_for(pause);
+    pause = std::min<std::chrono::milliseconds>(pause + pause / 4, std::chrono::milliseconds(500));
+  }
+  return Timeout("tenant " + tenant.name + " did not become ready; still missing: " + missing +
+                 "\n  next: kubectl describe pod -n " + tenant.host_namespace + " " + tenant.name +
+                 "-0");
+}
+
+}  // namespace sublet::cli
