@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/informer.h"
+#include "client/json_scan.h"
 
 namespace sublet::client {
 namespace {
@@ -25,7 +26,86 @@ void ReadLabels(const kube::Json& metadata, CachedObject* out) {
   std::sort(out->labels.begin(), out->labels.end());
 }
 
+// Labels, owners, finalizers and generation.
+void ReadStructured(const kube::Json& metadata, CachedObject* out) {
+  out->generation = kube::FindInt(metadata, {"generation"});
+  ReadLabels(metadata, out);
+  const kube::Json* owners = kube::Find(metadata, {"ownerReferences"});
+  if (owners != nullptr && owners->is_array()) {
+    for (const kube::Json& owner : *owners) {
+      out->owners.push_back({.api_version = Text(owner, {"apiVersion"}),
+                             .kind = Text(owner, {"kind"}),
+                             .name = Text(owner, {"name"}),
+                             .uid = Text(owner, {"uid"}),
+                             .controller = kube::FindBool(owner, {"controller"}),
+                             .block_owner_deletion = kube::FindBool(owner, {"blockOwnerDeletion"})});
+    }
+  }
+  const kube::Json* finalizers = kube::Find(metadata, {"finalizers"});
+  if (finalizers != nullptr && finalizers->is_array()) {
+    for (const kube::Json& finalizer : *finalizers) {
+      if (finalizer.is_string()) {
+        out->finalizers.push_back(finalizer.get_ref<const std::string&>());
+      }
+    }
+  }
+}
+
+void SetRevision(CachedObject* out) {
+  const char* end = out->resource_version.data() + out->resource_version.size();
+  const auto parsed = std::from_chars(out->resource_version.data(), end, out->revision);
+  if (parsed.ec != std::errc() || parsed.ptr != end) {
+    out->revision = 0;
+  }
+}
+
+// The plain text members of metadata and where they go.
+std::string* TextMember(CachedObject* out, std::string_view key) {
+  if (key == "name") {
+    return &out->key.name;
+  }
+  if (key == "namespace") {
+    return &out->key.namespace_name;
+  }
+  if (key == "uid") {
+    return &out->uid;
+  }
+  if (key == "resourceVersion") {
+    return &out->resource_version;
+  }
+  if (key == "creationTimestamp") {
+    return &out->creation_timestamp;
+  }
+  return key == "deletionTimestamp" ? &out->deletion_timestamp : nullptr;
+}
+
 }  // namespace
+
+Result<CachedObject> ScanMetadata(std::string_view json) {
+  const std::string_view metadata = FindMember(json, "metadata");
+  CachedObject out;
+  kube::Json structured = kube::Json::object();  // the few members that are no plain text
+  bool well_formed = true;
+  const bool walked = ForEachMember(metadata, [&](std::string_view key, std::string_view value) {
+    if (std::string* text = TextMember(&out, key)) {
+      *text = StringValue(value).value_or("");
+    } else if (key == "labels" || key == "ownerReferences" || key == "finalizers" ||
+               key == "generation") {
+      auto parsed = kube::ParseJson(value);
+      well_formed = parsed.ok();
+      if (parsed.ok()) {
+        structured[std::string(key)] = std::move(*parsed);
+      }
+    }
+    return well_formed;
+  });
+  if (!walked || !well_formed || out.key.name.empty()) {
+    return BadRequest("an object without readable metadata");
+  }
+  SetRevision(&out);
+  ReadStructured(structured, &out);
+  return out;
+}
 
 Result<CachedObject> ReadMetadata(const kube::Json& object) {
   const kube::Json* metadata = kube::Find(object, {"metadata"});
@@ -40,23 +120,10 @@ Result<CachedObject> ReadMetadata(const kube::Json& object) {
   }
   out.uid = Text(*metadata, {"uid"});
   out.resource_version = Text(*metadata, {"resourceVersion"});
-  const char* end = out.resource_version.data() + out.resource_version.size();
-  const auto parsed = std::from_chars(out.resource_version.data(), end, out.revision);
-  if (parsed.ec != std::errc() || parsed.ptr != end) {
-    out.revision = 0;
-  }
-  out.generation = kube::FindInt(*metadata, {"generation"});
+  SetRevision(&out);
   out.creation_timestamp = Text(*metadata, {"creationTimestamp"});
   out.deletion_timestamp = Text(*metadata, {"deletionTimestamp"});
-  ReadLabels(*metadata, &out);
-  out.owners = kube::OwnersOf(object);
-  if (const kube::Json* list = kube::Find(*metadata, {"finalizers"}); list && list->is_array()) {
-    for (const kube::Json& finalizer : *list) {
-      if (finalizer.is_string()) {
-        out.finalizers.push_back(finalizer.get_ref<const std::string&>());
-      }
-    }
-  }
+  ReadStructured(*metadata, &out);
   return out;
 }
 

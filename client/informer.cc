@@ -116,7 +116,7 @@ void Informer::NoteWritten(const kube::Json& object) {
   if (!options_.label_selector.empty() || !options_.field_selector.empty()) {
     return;
   }
-  auto made = MakeObject(object, nullptr, "");
+  auto made = MakeObject(object);
   if (!made.ok() || (*made)->revision == 0 ||
       (!options_.namespace_name.empty() &&
        (*made)->key.namespace_name != options_.namespace_name)) {
@@ -219,8 +219,8 @@ Result<void> Informer::ListAll() {
           item["kind"] = options_.kind;
           item["apiVersion"] = options_.resource.ApiVersion();
         }
-        if (auto object = MakeObject(item, nullptr, ""); object.ok()) {
-          incoming_[(*object)->key] = *object;
+        if (auto object = MakeObject(item); object.ok()) {
+          AddIncoming(*object);
         }
       }
     }
@@ -267,52 +267,62 @@ Informer::PumpResult Informer::Pump(Deadline deadline, int events_max) {
 }
 
 Result<void> Informer::HandleFrame(const Chunk& chunk) {
-  std::string_view type;
-  std::string_view text;
-  kube::Json object;
   Chunk frame = chunk;
-  kube::Json whole;
-  if (const auto parts = SplitWatchFrame(*chunk)) {
-    type = parts->type;
-    text = parts->object;
-    SUBLET_TRY(object, kube::ParseJson(text, kFrameLimits));
-  } else {
-    SUBLET_TRY(whole, kube::ParseJson(*chunk, kFrameLimits));
-    type = kube::FindString(whole, {"type"});
-    if (kube::Json* found = kube::Find(whole, {"object"})) {
-      object = std::move(*found);
+  auto parts = SplitWatchFrame(*chunk);
+  if (!parts) {
+    // Spelt another way (spaces, another order): encode it as we like it.
+    SUBLET_TRY(const kube::Json whole, kube::ParseJson(*chunk, kFrameLimits));
+    const kube::Json* object = kube::Find(whole, {"object"});
+    frame = std::make_shared<const std::string>(
+        R"({"type":")" + std::string(kube::FindString(whole, {"type"})) + R"(","object":)" +
+        (object != nullptr ? kube::Dump(*object) : "{}") + "}");
+    parts = SplitWatchFrame(*frame);
+    if (!parts) {
+      return ServiceUnavailable("a watch event of unknown shape");
     }
-    frame = nullptr;  // encoded anew from the tree
   }
-  if (type == "ERROR") {
-    return kube::StatusFromJson(object, 500);
+  if (parts->type == "ERROR") {
+    SUBLET_TRY(const kube::Json status, kube::ParseJson(parts->object));
+    return kube::StatusFromJson(status, 500);
   }
   event_seen_ = true;
-  if (type == "BOOKMARK") {
-    std::string version(kube::FindString(object, {"metadata", "resourceVersion"}));
-    const std::int64_t revision = std::strtoll(version.c_str(), nullptr, 10);
-    if (initial_ && HasInitialEnd(object)) {
-      initial_ = false;
-      FinishInitial(revision, std::move(version));
-    } else if (!initial_ && !version.empty()) {
-      resume_version_ = std::move(version);
-      MutexLock lock(mutex_);
-      seen_revision_ = std::max(seen_revision_, revision);
-    }
-    return Ok();
+  if (parts->type == "BOOKMARK") {
+    return HandleBookmark(parts->object);
   }
-  SUBLET_TRY(ObjectPtr made, MakeObject(object, frame, text));
+  SUBLET_TRY(ObjectPtr made, MakeObject(frame, parts->object));
   if (initial_) {
-    incoming_[made->key] = std::move(made);
+    AddIncoming(std::move(made));
     return Ok();
   }
   resume_version_ = made->resource_version;
-  ApplyEvent(type == "DELETED", std::move(made));
+  ApplyEvent(parts->type == "DELETED", std::move(made));
   return Ok();
 }
 
-Result<ObjectPtr> Informer::MakeObject(const kube::Json& object, const Chunk& frame,
-                                       std::string_view json) const {
+Result<void> Informer::HandleBookmark(std::string_view text) {
+  SUBLET_TRY(const kube::Json bookmark, kube::ParseJson(text, kFrameLimits));
+  std::string version(kube::FindString(bookmark, {"metadata", "resourceVersion"}));
+  const std::int64_t revision = std::strtoll(version.c_str(), nullptr, 10);
+  if (initial_ && HasInitialEnd(bookmark)) {
+    initial_ = false;
+    FinishInitial(revision, std::move(version));
+  } else if (!initial_ && !version.empty()) {
+    resume_version_ = std::move(version);
+    MutexLock lock(mutex_);
+    seen_revision_ = std::max(seen_revision_, revision);
+  }
+  return Ok();
+}
+
+void Informer::AddIncoming(ObjectPtr object) {
+  if (options_.keep && !options_.keep(*object)) {
+    Notify({{nullptr, std::move(object)}});
+    return;
+  }
+  incoming_[object->key] = std::move(object);
+}
+
+Result<ObjectPtr> Informer::MakeObject(const kube::Json& object) const {
   SUBLET_TRY(CachedObject made, ReadMetadata(object));
   if (options_.make_record) {
     made.record = options_.make_record(object);
@@ -322,20 +332,39 @@ Result<ObjectPtr> Informer::MakeObject(const kube::Json& object, const Chunk& fr
       kube::Json trimmed = object;
       options_.trim(trimmed);
       made.bytes = std::make_shared<const std::string>(kube::Dump(trimmed));
-      made.json = *made.bytes;
-    } else if (frame) {
-      made.bytes = frame;
-      made.json = json;
     } else {
       made.bytes = std::make_shared<const std::string>(kube::Dump(object));
-      made.json = *made.bytes;
     }
+    made.json = *made.bytes;
+  }
+  return ObjectPtr(std::make_shared<const CachedObject>(std::move(made)));
+}
+
+Result<ObjectPtr> Informer::MakeObject(const Chunk& frame, std::string_view json) const {
+  if (options_.make_record || options_.trim) {
+    SUBLET_TRY(const kube::Json object, kube::ParseJson(json, kFrameLimits));
+    if (options_.trim) {
+      return MakeObject(object);
+    }
+    SUBLET_TRY(CachedObject made, ReadMetadata(object));
+    made.record = options_.make_record(object);
+    if (options_.keep_bytes) {
+      made.bytes = frame;
+      made.json = json;
+    }
+    return ObjectPtr(std::make_shared<const CachedObject>(std::move(made)));
+  }
+  SUBLET_TRY(CachedObject made, ScanMetadata(json));
+  if (options_.keep_bytes) {
+    made.bytes = frame;
+    made.json = json;
   }
   return ObjectPtr(std::make_shared<const CachedObject>(std::move(made)));
 }
 
 void Informer::FinishInitial(std::int64_t revision, std::string resource_version) {
   std::vector<Change> changes;
+  bool again = false;
   {
     MutexLock lock(mutex_);
     std::vector<kube::ObjectKey> gone;
@@ -365,14 +394,18 @@ void Informer::FinishInitial(std::int64_t revision, std::string resource_version
     seen_revision_ = revision;
     resume_version_ = std::move(resource_version);
     incoming_.clear();
-    synced_.store(true, std::memory_order_release);
+    again = synced_.exchange(true, std::memory_order_acq_rel);
   }
   synced_changed_.NotifyAll();
   Notify(changes);
+  if (again && options_.on_relist) {
+    options_.on_relist();
+  }
 }
 
 void Informer::ApplyEvent(bool deleted, ObjectPtr object) {
   std::vector<Change> changes;
+  const bool kept = !options_.keep || options_.keep(*object);
   {
     MutexLock lock(mutex_);
     seen_revision_ = std::max(seen_revision_, object->revision);
@@ -381,10 +414,18 @@ void Informer::ApplyEvent(bool deleted, ObjectPtr object) {
       if (ghosts_.erase(object->uid) > 0) {
         return;
       }
-      if (found == objects_.end() || found->second->uid != object->uid) {
-        return;
+      if (found != objects_.end() && found->second->uid == object->uid) {
+        Erase(kube::ObjectKey(object->key), &changes);
+      } else if (options_.keep) {
+        changes.push_back({std::move(object), nullptr});
       }
-      Erase(kube::ObjectKey(object->key), &changes);
+    } else if (!kept) {
+      if (found != objects_.end()) {
+        Erase(kube::ObjectKey(object->key), &changes);
+        changes.back().after = std::move(object);
+      } else {
+        changes.push_back({nullptr, std::move(object)});
+      }
     } else {
       if (ghosts_.contains(object->uid) ||
           (found != objects_.end() && object->revision != 0 &&

@@ -67,6 +67,8 @@ using ObjectPtr = std::shared_ptr<const CachedObject>;
 
 // Reads the typed part of `object` (metadata only, no bytes). Errors: BadRequest (no name).
 Result<CachedObject> ReadMetadata(const kube::Json& object);
+// The same from encoded bytes, parsing nothing but the metadata. Errors: BadRequest.
+Result<CachedObject> ScanMetadata(std::string_view json);
 
 struct InformerOptions {
   kube::GroupVersionResource resource;
@@ -81,6 +83,11 @@ struct InformerOptions {
   std::function<void(kube::Json&)> trim;
   // The typed record of an object; runs on the factory's thread or a writer's.
   std::function<std::shared_ptr<const void>(const kube::Json&)> make_record;
+  // Objects it refuses are shown to the handlers (added or changed: before nullptr; deleted: after
+  // nullptr) but not stored. After a relist deletions of such objects may have been missed:
+  // `on_relist` is called then, on the factory's thread.
+  std::function<bool(const CachedObject&)> keep;
+  std::function<void()> on_relist;
 };
 
 class Informer {
@@ -132,11 +139,13 @@ class Informer {
   PumpResult Pump(Deadline deadline, int events_max);
   Result<void> ListAll();
   Result<void> HandleFrame(const Chunk& chunk);
+  Result<void> HandleBookmark(std::string_view text);
+  void AddIncoming(ObjectPtr object);
   void FinishInitial(std::int64_t revision, std::string resource_version);
   void CloseStream();
   // Any thread.
-  Result<ObjectPtr> MakeObject(const kube::Json& object, const Chunk& frame,
-                               std::string_view json) const;
+  Result<ObjectPtr> MakeObject(const kube::Json& object) const;
+  Result<ObjectPtr> MakeObject(const Chunk& frame, std::string_view json) const;
   void ApplyEvent(bool deleted, ObjectPtr object);
   void Store(ObjectPtr object, std::vector<Change>* changes) SUBLET_REQUIRES(mutex_);
   void Erase(const kube::ObjectKey& key, std::vector<Change>* changes) SUBLET_REQUIRES(mutex_);

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "client/json_scan.h"
 #include "client/testing/memory_server.h"
 
 namespace sublet::client {
@@ -205,6 +206,53 @@ TEST(Informer, KeepsTrimmedBytesAndATypedRecordWhenAsked) {
   const ObjectPtr object = informer.Get({"a", "one"});
   EXPECT_EQ(object->As<std::string>(), "7");
   EXPECT_EQ(object->json.find("\"data\""), std::string_view::npos);
+}
+
+TEST(Informer, ShowsButDoesNotStoreWhatItIsToldNotToKeep) {
+  auto server = std::make_shared<MemoryServer>();
+  const Client client(server, "test/1");
+  ASSERT_TRUE(client.Create(kConfigMaps, ConfigMap("one")).ok());
+  InformerFactory factory(client);
+  Informer& informer = factory.For({.resource = {"", "v1", "configmaps"},
+                                    .keep = [](const CachedObject& object) {
+                                      return object.key.name != "one";
+                                    }});
+  Watcher watcher(informer);
+  factory.Start();
+  ASSERT_TRUE(factory.WaitSynced(After(std::chrono::seconds(20))));
+  EXPECT_EQ(informer.size(), 0U);
+  EXPECT_EQ(watcher.changes(), 1);
+  ASSERT_TRUE(client.Delete(Named("one")).ok());
+  EXPECT_TRUE(watcher.Until([&] { return informer.size() == 0; }));
+  ASSERT_TRUE(client.Create(kConfigMaps, ConfigMap("two")).ok());
+  EXPECT_TRUE(watcher.Until([&] { return informer.size() == 1; }));
+  EXPECT_EQ(watcher.changes(), 3);
+}
+
+TEST(JsonScan, ReadsMetadataAsParsingDoes) {
+  const Json object = *kube::ParseJson(R"({"a":[1,{"b":"}\""}],"metadata":{"name":"n\u0041",
+    "namespace":"s","uid":"u","resourceVersion":"17","generation":3,"creationTimestamp":"t",
+    "deletionTimestamp":"d","labels":{"b":"2","a":"1"},"finalizers":["f"],
+    "managedFields":[{"x":{"y":"]"}}],"ownerReferences":[{"kind":"K","uid":"o","controller":true}]}})");
+  const CachedObject parsed = *ReadMetadata(object);
+  const CachedObject scanned = *ScanMetadata(kube::Dump(object));
+  EXPECT_EQ(scanned.key, parsed.key);
+  EXPECT_EQ(scanned.key.name, "nA");
+  EXPECT_EQ(scanned.revision, 17);
+  EXPECT_EQ(scanned.generation, 3);
+  EXPECT_EQ(scanned.labels, parsed.labels);
+  EXPECT_EQ(scanned.finalizers, parsed.finalizers);
+  EXPECT_EQ(scanned.deletion_timestamp, "d");
+  ASSERT_NE(scanned.controller(), nullptr);
+  EXPECT_EQ(scanned.controller()->uid, "o");
+}
+
+TEST(JsonScan, RefusesWhatIsCutShort) {
+  const std::string text = R"({"metadata":{"name":"n","labels":{"a":"b"}}})";
+  for (std::size_t size = 0; size + 1 < text.size(); ++size) {
+    EXPECT_FALSE(ScanMetadata(text.substr(0, size)).ok()) << size;
+  }
+  EXPECT_TRUE(ScanMetadata(text).ok());
 }
 
 }  // namespace

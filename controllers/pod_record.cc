@@ -1,0 +1,153 @@
+#include "controllers/pod_record.h"
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "kube/object.h"
+#include "kube/timestamp.h"
+
+namespace sublet::controllers {
+namespace {
+
+using kube::Json;
+
+const Json& ArrayAt(const Json& object, std::initializer_list<std::string_view> path) {
+  static const Json kEmpty = Json::array();
+  const Json* found = kube::Find(object, path);
+  return found != nullptr && found->is_array() ? *found : kEmpty;
+}
+
+std::optional<std::int64_t> NumberOf(std::string_view text) {
+  std::int64_t value = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+void ReadContainerStatuses(const Json& pod, std::string_view list, bool is_init, PodRecord* out) {
+  for (const Json& status : ArrayAt(pod, {"status", list})) {
+    const std::int64_t restarts = kube::FindInt(status, {"restartCount"});
+    out->restarts += restarts;
+    out->restarts_max = std::max(out->restarts_max, restarts);
+    const Json* ended = kube::Find(status, {"state", "terminated"});
+    if (ended == nullptr || !ended->is_object()) {
+      continue;
+    }
+    out->ends.push_back({std::string(kube::FindString(status, {"name"})),
+                         kube::FindInt(*ended, {"exitCode"}), is_init});
+    if (const auto when = kube::FindTime(kube::FindString(*ended, {"finishedAt"}))) {
+      out->finished_at = std::max(out->finished_at.value_or(*when), *when);
+    }
+  }
+}
+
+void ReadConditions(const Json& pod, PodRecord* out) {
+  for (const Json& condition : ArrayAt(pod, {"status", "conditions"})) {
+    PodCondition entry{std::string(kube::FindString(condition, {"type"})),
+                       std::string(kube::FindString(condition, {"status"})),
+                       std::string(kube::FindString(condition, {"reason"}))};
+    if (entry.type == "Ready" && entry.status == "True") {
+      out->ready = true;
+      out->ready_since = kube::FindTime(kube::FindString(condition, {"lastTransitionTime"}));
+    }
+    out->conditions.push_back(std::move(entry));
+  }
+}
+
+void ReadSpec(const Json& pod, PodRecord* out) {
+  for (const char* list : {"containers", "initContainers"}) {
+    for (const Json& container : ArrayAt(pod, {"spec", list})) {
+      // Of the init containers only sidecars can serve a port.
+      if (list[0] == 'i' && kube::FindString(container, {"restartPolicy"}) != "Always") {
+        continue;
+      }
+      for (const Json& port : ArrayAt(container, {"ports"})) {
+        out->ports.push_back({std::string(kube::FindString(port, {"name"})),
+                              std::string(kube::FindString(port, {"protocol"}, "TCP")),
+                              static_cast<std::int32_t>(kube::FindInt(port, {"containerPort"}))});
+      }
+    }
+  }
+  for (const Json& volume : ArrayAt(pod, {"spec", "volumes"})) {
+    const std::string_view claim = kube::FindString(volume, {"persistentVolumeClaim", "claimName"});
+    if (!claim.empty()) {
+      out->claims.emplace_back(claim);
+    } else if (kube::Find(volume, {"ephemeral"}) != nullptr) {
+      out->claims.push_back(std::string(kube::NameOf(pod)) + "-" +
+                            std::string(kube::FindString(volume, {"name"})));
+    }
+  }
+  for (const Json& toleration : ArrayAt(pod, {"spec", "tolerations"})) {
+    out->toleration_json.push_back(kube::Dump(toleration));
+  }
+}
+
+}  // namespace
+
+bool PodRecord::HasCondition(std::string_view type, std::string_view status) const {
+  return std::any_of(conditions.begin(), conditions.end(), [&](const PodCondition& condition) {
+    return condition.type == type && condition.status == status;
+  });
+}
+
+PodRecord ReadPodRecord(const Json& pod) {
+  PodRecord out;
+  out.node = kube::FindString(pod, {"spec", "nodeName"});
+  out.restart_policy = kube::FindString(pod, {"spec", "restartPolicy"}, "Always");
+  out.hostname = kube::FindString(pod, {"spec", "hostname"});
+  out.subdomain = kube::FindString(pod, {"spec", "subdomain"});
+  out.host_network = kube::FindBool(pod, {"spec", "hostNetwork"});
+  out.phase = kube::FindString(pod, {"status", "phase"});
+  out.reason = kube::FindString(pod, {"status", "reason"});
+  out.start_time = kube::FindTime(kube::FindString(pod, {"status", "startTime"}));
+  for (const Json& entry : ArrayAt(pod, {"status", "podIPs"})) {
+    out.ips.emplace_back(kube::FindString(entry, {"ip"}));
+  }
+  if (out.ips.empty()) {
+    if (const std::string_view ip = kube::FindString(pod, {"status", "podIP"}); !ip.empty()) {
+      out.ips.emplace_back(ip);
+    }
+  }
+  out.deletion_cost =
+      NumberOf(kube::AnnotationOf(pod, "controller.kubernetes.io/pod-deletion-cost")).value_or(0);
+  out.completion_index =
+      NumberOf(kube::AnnotationOf(pod, "batch.kubernetes.io/job-completion-index"));
+  out.failed_count =
+      NumberOf(kube::AnnotationOf(pod, "batch.kubernetes.io/job-index-failure-count")).value_or(0);
+  ReadSpec(pod, &out);
+  ReadConditions(pod, &out);
+  ReadContainerStatuses(pod, "containerStatuses", false, &out);
+  ReadContainerStatuses(pod, "initContainerStatuses", true, &out);
+  return out;
+}
+
+bool IsActive(const client::CachedObject& pod) {
+  return !pod.deleting() && !pod.As<PodRecord>().Finished();
+}
+
+bool IsAvailable(const client::CachedObject& pod, std::int64_t min_ready_seconds, WallTime now,
+                 std::chrono::nanoseconds* wait) {
+  const auto& record = pod.As<PodRecord>();
+  if (!record.ready) {
+    return false;
+  }
+  if (min_ready_seconds <= 0) {
+    return true;
+  }
+  if (!record.ready_since) {
+    return false;
+  }
+  const auto left = *record.ready_since + std::chrono::seconds(min_ready_seconds) - now;
+  if (left.count() <= 0) {
+    return true;
+  }
+  if (wait != nullptr && (wait->count() == 0 || left < *wait)) {
+    *wait = std::chrono::duration_cast<std::chrono::nanoseconds>(left);
+  }
+  return false;
+}
+
+}  // namespace sublet::controllers
