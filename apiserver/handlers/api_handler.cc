@@ -4,6 +4,7 @@
 
 #include "apiserver/handlers/respond.h"
 #include "apiserver/handlers/verbs.h"
+#include "apiserver/openapi/open_api.h"
 
 namespace sublet::apiserver {
 namespace {
@@ -13,7 +14,7 @@ using VerbFunction = void (*)(CallPtr);
 VerbFunction GenericVerb(std::string_view verb) {
   static constexpr std::pair<std::string_view, VerbFunction> kVerbs[] = {
       {"get", &HandleGet},       {"list", &HandleList},     {"watch", &HandleWatch},
-      {"create", &HandleCreate}, {"update", &HandleUpdate}, 
+      {"create", &HandleCreate}, {"update", &HandleUpdate}, {"patch", &HandlePatch},
       {"delete", &HandleDelete}, {"deletecollection", &HandleDeleteCollection},
   };
   for (const auto& [name, function] : kVerbs) {
@@ -96,7 +97,7 @@ void ApiHandler::Handle(std::unique_ptr<Request> request, ResponderPtr responder
 }
 
 void ApiHandler::HandlePath(Call& call) {
-  if (!discovery_.Serve(call)) {
+  if (!discovery_.Serve(call) && !ServeOpenApi(call)) {
     SendPageNotFound(call);
   }
 }

@@ -1,0 +1,108 @@
+#include <nlohmann/json.hpp>
+
+#include "apiserver/handlers/body.h"
+#include "apiserver/handlers/respond.h"
+#include "apiserver/handlers/update_object.h"
+#include "apiserver/handlers/verbs.h"
+#include "apiserver/handlers/write_common.h"
+#include "kube/json_patch.h"
+#include "kube/strategic_merge_patch.h"
+
+namespace sublet::apiserver {
+namespace {
+
+constexpr std::string_view kJsonPatch = "application/json-patch+json";
+constexpr std::string_view kMergePatch = "application/merge-patch+json";
+constexpr std::string_view kStrategicPatch = "application/strategic-merge-patch+json";
+constexpr std::string_view kApplyPatch = "application/apply-patch+yaml";
+
+Status UnsupportedPatch(bool is_custom) {
+  std::string types = std::string(kJsonPatch) + ", " + std::string(kMergePatch);
+  if (!is_custom) {
+    types += ", " + std::string(kStrategicPatch);
+  }
+  types += ", " + std::string(kApplyPatch);
+  return Status(Reason::kUnsupportedMediaType,
+                "the body of the request was in an unknown format - accepted media types include: " +
+                    types);
+}
+
+struct Patch {
+  std::string type;
+  kube::Json body;
+  std::vector<std::string> duplicates;
+};
+
+Result<Patch> ReadPatch(const Call& call, const WriteOptions& options) {
+  Patch patch;
+  patch.type = MediaTypeOf(call.request->Header("content-type"));
+  const bool strict = options.validation != FieldValidation::kIgnore;
+  auto body = strict ? kube::ParseJsonStrict(call.request->body, {}, &patch.duplicates)
+                     : kube::ParseJson(call.request->body);
+  if (!body.ok()) {
+    if (!body.error().Is(Reason::kBadRequest)) {
+      return std::move(body).error();
+    }
+    const bool prefixed = patch.type != kStrategicPatch;
+    return BadRequest((prefixed ? "error decoding patch: " : "") + body.error().message());
+  }
+  patch.body = std::move(*body);
+  if (patch.type != kJsonPatch && !patch.body.is_object()) {
+    return BadRequest("error decoding patch: json: cannot unmarshal " +
+                      std::string(patch.body.is_array() ? "array" : "value") +
+                      " into Go value of type map[string]interface {}");
+  }
+  return patch;
+}
+
+Result<kube::Json> ApplyTo(Call& call, const Patch& patch, const kube::Json& live,
+                           FieldValidation validation) {
+  kube::Json object = live;
+  if (patch.type == kJsonPatch) {
+    SUBLET_RETURN_IF_ERROR(kube::ApplyJsonPatch(patch.body, &object));
+  } else if (patch.type == kMergePatch) {
+    kube::ApplyMergePatch(patch.body, &object);
+  } else {
+    SUBLET_RETURN_IF_ERROR(
+        kube::ApplyStrategicMergePatch(call.kind().type, patch.body, &object));
+  }
+  if (!object.is_object()) {
+    return kube::UnprocessablePatch();
+  }
+  SUBLET_RETURN_IF_ERROR(
+      DecodeTree(call, call.kind(), validation, patch.duplicates, object, true));
+  object["apiVersion"] = call.resource->ApiVersion();
+  object["kind"] = call.resource->kind_name();
+  return object;
+}
+
+}  // namespace
+
+void HandlePatch(CallPtr call) {
+  const std::string type = MediaTypeOf(call->request->Header("content-type"));
+  const bool is_custom = call->kind().is_custom;
+  const bool known = type == kJsonPatch || type == kMergePatch ||
+                     (type == kStrategicPatch && !is_custom);
+  if (!known) {
+    return SendError(*call, UnsupportedPatch(is_custom));
+  }
+  const auto options =
+      ParseWriteOptions(*call->request, "PatchOptions", type == kApplyPatch);
+  if (!options.ok()) {
+    return SendError(*call, options.error());
+  }
+  auto job = std::make_shared<UpdateJob>();
+  job->call = call;
+  job->options = *options;
+  auto patch = ReadPatch(*call, *options);
+  if (!patch.ok()) {
+    return SendError(*call, patch.error());
+  }
+  auto shared = std::make_shared<const Patch>(std::move(*patch));
+  job->make = [call, shared, validation = options->validation](const kube::Json* live) {
+    return ApplyTo(*call, *shared, *live, validation);
+  };
+  RunUpdate(std::move(job));
+}
+
+}  // namespace sublet::apiserver
