@@ -28,7 +28,7 @@ class FileObserver {
 struct TestHooks {
   // Called by the writer at named points: open.schema, open.rebuilt, commit.begin, commit.row,
   // commit.before, commit.after, commit.published, commit.answered, compact.before, compact.after,
-  // vacuum.after, checkpoint.after.
+  // vacuum.after, checkpoint.after; idle: about to sleep without any timer.
   std::function<void(const char* point)> at;
   FileObserver* files = nullptr;
   EventLog::Limits log_limits;

@@ -125,6 +125,7 @@ Deadline Writer::NextWake() const {
     wake = std::min(wake.value_or(now + left), now + left);
   }
   if (!wake) {
+    Reach("idle");
     return Deadline::max();
   }
   return After(std::chrono::milliseconds(std::max<Millis>(0, *wake - now)));

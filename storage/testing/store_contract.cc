@@ -1,18 +1,12 @@
 #include "storage/testing/store_contract.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <random>
 
 #include "storage/testing/model_store.h"
 #include "storage/testing/test_store.h"
 
 namespace sublet::storage::testing {
-
-int Rounds() {
-  const char* text = std::getenv("SUBLET_STORE_ROUNDS");
-  return std::max(1, text == nullptr ? 1 : std::atoi(text));
-}
 
 namespace {
 
