@@ -1,0 +1,358 @@
+// The order in which a control plane is put together. Members are declared in that order, so that
+// what uses something is always gone before it.
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <map>
+
+#include "apiserver/admission/registry.h"
+#include "apiserver/auth/impersonation.h"
+#include "apiserver/auth/pki.h"
+#include "apiserver/auth/store_views.h"
+#include "apiserver/handlers/api_handler.h"
+#include "apiserver/handlers/timer_queue.h"
+#include "apiserver/health.h"
+#include "apiserver/http/listener.h"
+#include "apiserver/loopback_transport.h"
+#include "apiserver/metrics_handler.h"
+#include "apiserver/pipeline.h"
+#include "apiserver/registry/builtin.h"
+#include "apiserver/registry/object_codec.h"
+#include "base/log.h"
+#include "server/bootstrap.h"
+#include "server/control_plane.h"
+#include "server/identity_endpoints.h"
+
+namespace sublet::server {
+namespace {
+
+using namespace apiserver;  // NOLINT(google-build-using-namespace): wiring names little else
+
+constexpr std::chrono::seconds kDrain(5);
+constexpr std::chrono::hours kRenewEvery(1);
+
+bool IsAnyAddress(const std::string& address) { return address == "0.0.0.0" || address == "::"; }
+
+std::string UrlOf(const std::string& address, std::uint16_t port) {
+  const std::string host = address == "0.0.0.0" ? "127.0.0.1" : address == "::" ? "::1" : address;
+  const bool is_v6 = host.find(':') != std::string::npos;
+  return "https://" + (is_v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+// Priority and fairness' two headers carry the uids of real objects; which request would fall under
+// which of them is decided by the user alone.
+class FlowTable {
+ public:
+  FlowTable(const storage::Store& store, const Catalog& catalog) {
+    for (const auto& [schema, level] : std::initializer_list<std::pair<const char*, const char*>>{
+             {"exempt", "exempt"},
+             {"system-nodes", "system"},
+             {"kube-system-service-accounts", "workload-high"},
+             {"service-accounts", "workload-low"},
+             {"global-default", "global-default"},
+             {"catch-all", "catch-all"}}) {
+      flows_[schema] = {UidOf(store, catalog, "FlowSchema", schema),
+                        UidOf(store, catalog, "PriorityLevelConfiguration", level)};
+    }
+  }
+  const FlowNames& Of(const User& user) const {
+    const auto in = [&](std::string_view group) {
+      for (const auto& one : user.groups) {
+        if (one == group) {
+          return true;
+        }
+      }
+      return false;
+    };
+    if (in(kMastersGroup)) {
+      return flows_.at("exempt");
+    }
+    if (in("system:nodes")) {
+      return flows_.at("system-nodes");
+    }
+    if (in("system:serviceaccounts")) {
+      return flows_.at(in("system:serviceaccounts:kube-system") ? "kube-system-service-accounts"
+                                                                : "service-accounts");
+    }
+    return flows_.at(in(kAuthenticatedGroup) ? "global-default" : "catch-all");
+  }
+
+ private:
+  static std::string UidOf(const storage::Store& store, const Catalog& catalog, const char* kind,
+                           const char* name) {
+    const Resource* resource = catalog.FindKind("flowcontrol.apiserver.k8s.io", "v1", kind);
+    const auto record =
+        resource == nullptr ? std::nullopt : store.Get(resource->type->Key("", name));
+    return record ? FactsOf(*record->value).uid : "";
+  }
+  std::map<std::string, FlowNames, std::less<>> flows_;
+};
+
+class Wiring final : public ControlPlane {
+ public:
+  explicit Wiring(const ControlPlaneOptions& options) : options_(options) {}
+  ~Wiring() override { Stop(); }
+
+  Result<void> Open();
+  std::uint16_t port() const override { return listener_->port(); }
+  std::string url() const override { return UrlOf(options_.listen_address, port()); }
+  std::shared_ptr<client::Transport> Loopback(const std::string& user) override {
+    return MakeLoopback(*server_, user);
+  }
+  void Stop() override;
+
+ private:
+  Result<void> OpenStorage();
+  Result<void> OpenIdentity();
+  void OpenApi();
+  void AddRoutes();
+  Result<void> OpenListenerAndServe();
+  Result<void> WriteKubeconfig() const;
+  void ArmRenewal();
+  void RenewCertificates();
+  TlsMaterial Tls() const;
+
+  const ControlPlaneOptions options_;
+  bool stopped_ = false;
+  Metrics metrics_;
+  std::vector<ResourcePtr> builtin_;
+  std::unique_ptr<storage::Store> store_;
+  std::unique_ptr<CatalogHolder> catalog_;
+  std::unique_ptr<Pki> pki_;
+  // Identity.
+  std::unique_ptr<StoreTokenObjects> token_objects_;
+  std::unique_ptr<ServiceAccountTokens> tokens_;
+  std::unique_ptr<Authenticator> authenticator_;
+  std::unique_ptr<StoreRbacSource> rbac_;
+  std::unique_ptr<StoreNodeGraph> node_graph_;
+  std::unique_ptr<Authorizer> authorizer_;
+  std::unique_ptr<AccessReviews> reviews_;
+  std::unique_ptr<FlowTable> flows_;
+  // API.
+  AdmissionChain admission_;
+  std::unique_ptr<TimerQueue> timers_;
+  ApiContext context_;
+  std::unique_ptr<ApiHandler> api_;
+  std::unique_ptr<OpenIdHandler> open_id_;
+  HealthHandler health_;
+  std::unique_ptr<MetricsHandler> metrics_handler_;
+  Router router_;
+  std::unique_ptr<Server> server_;
+  std::unique_ptr<Listener> listener_;
+};
+
+Result<void> Wiring::OpenStorage() {
+  if (::mkdir(options_.data_directory.c_str(), 0700) != 0 && errno != EEXIST) {
+    return Status(errno == EACCES || errno == EPERM ? Reason::kForbidden : Reason::kBadRequest,
+                  "cannot make the data directory " + options_.data_directory + ": " +
+                      std::strerror(errno));
+  }
+  builtin_ = BuiltinResources();
+  catalog_ = std::make_unique<CatalogHolder>(builtin_);
+  storage::StoreOptions options;
+  options.directory = options_.data_directory;
+  options.make_attachment = MakeAttachmentFactory(builtin_);
+  SUBLET_TRY(store_, storage::OpenSqliteStore(std::move(options)));
+  return {};
+}
+
+Result<void> Wiring::OpenIdentity() {
+  PkiOptions options;
+  options.directory = options_.data_directory + "/pki";
+  options.cluster_domain = options_.config.cluster_domain;
+  options.server_ip_addresses = {"10.96.0.1"};
+  if (!IsAnyAddress(options_.listen_address) && options_.listen_address != "127.0.0.1") {
+    options.server_ip_addresses.push_back(options_.listen_address);
+  }
+  for (const auto& name : options_.config.control_plane.extra_sans) {
+    const bool is_address = name.find_first_not_of("0123456789.") == std::string::npos ||
+                            name.find(':') != std::string::npos;
+    (is_address ? options.server_ip_addresses : options.server_dns_names).push_back(name);
+  }
+  SUBLET_TRY(pki_, Pki::Open(options, SystemClock()));
+  SUBLET_TRY(auto key, JwtKey::FromPem(pki_->service_account_key()));
+  token_objects_ = std::make_unique<StoreTokenObjects>(*store_);
+  TokenServiceOptions tokens;
+  tokens.issuer = "https://kubernetes.default.svc." + options_.config.cluster_domain;
+  tokens_ = std::make_unique<ServiceAccountTokens>(
+      std::move(tokens), std::vector<std::shared_ptr<const JwtKey>>{std::move(key)},
+      *token_objects_, SystemClock());
+  authenticator_ = std::make_unique<Authenticator>(AuthenticatorOptions{}, tokens_.get());
+  rbac_ = std::make_unique<StoreRbacSource>(*store_);
+  node_graph_ = std::make_unique<StoreNodeGraph>(*store_);
+  authorizer_ = std::make_unique<Authorizer>(*rbac_, node_graph_.get());
+  reviews_ = std::make_unique<AccessReviews>(*authorizer_, *authenticator_);
+  return {};
+}
+
+void Wiring::OpenApi() {
+  timers_ = std::make_unique<TimerQueue>();
+  admission_ = MakeAdmissionChain(
+      {.store = store_.get(), .catalog = catalog_.get(), .clock = &SystemClock()});
+  flows_ = std::make_unique<FlowTable>(*store_, *catalog_->Get());
+  context_.store = store_.get();
+  context_.clock = &SystemClock();
+  context_.catalog = catalog_.get();
+  context_.admission = &admission_;
+  context_.timers = timers_.get();
+  context_.offload = [this](std::function<void()> work) {
+    return server_->Offload(std::move(work));
+  };
+  context_.authorize = [this](const User& user, const AccessQuestion& asked) -> Result<void> {
+    const Attributes attributes{.user = &user,
+                                .verb = asked.verb,
+                                .group = asked.group,
+                                .version = asked.version,
+                                .resource = asked.resource,
+                                .subresource = asked.subresource,
+                                .namespace_name = asked.namespace_name,
+                                .name = asked.name};
+    const Decision decision = authorizer_->Authorize(attributes);
+    return decision.allowed ? Ok() : ForbiddenStatus(attributes, decision.reason);
+  };
+  AddIdentityExtensions(context_, *reviews_, *tokens_);
+  ServerOptions options;
+  options.flow_of = [this](const User& user) { return flows_->Of(user); };
+  server_ = std::make_unique<Server>(std::move(options), *authenticator_, *authorizer_, router_,
+                                     metrics_);
+}
+
+void Wiring::AddRoutes() {
+  api_ = std::make_unique<ApiHandler>(&context_, url().substr(std::strlen("https://")));
+  open_id_ = std::make_unique<OpenIdHandler>(*tokens_, url());
+  metrics_handler_ = std::make_unique<MetricsHandler>(metrics_);
+  health_.Add({"ping", [] { return Ok(); }, false});
+  health_.Add({"log", [] { return Ok(); }, false});
+  health_.Add({"etcd",
+               [this]() -> Result<void> {
+                 return store_->CurrentRevision() > 0
+                            ? Ok()
+                            : Result<void>(InternalError("the store holds no revision"));
+               },
+               false});
+  for (const char* path : {"/healthz", "/livez", "/readyz"}) {
+    router_.AddPath(path, health_);
+    router_.AddPrefix(std::string(path) + "/", health_);
+  }
+  router_.AddPath("/metrics", *metrics_handler_, true);
+  router_.AddPath("/.well-known/openid-configuration", *open_id_);
+  router_.AddPath("/openid/v1/jwks", *open_id_);
+  router_.AddPrefix("/", *api_);
+  router_.SetResources(*api_);
+  metrics_.OnScrape([this](std::string& out) {
+    Metrics::AppendSample(out, "apiserver_storage_size_bytes",
+                          "Size of the storage database file physically allocated in bytes.",
+                          "gauge", static_cast<double>(store_->Stats().file_bytes),
+                          "storage_cluster_id=\"sqlite\"");
+    std::string samples;
+    for (const auto& resource : catalog_->Get()->StoredResources()) {
+      samples += "apiserver_resource_objects{group=\"" + resource->group() + "\",resource=\"" +
+                 resource->plural() + "\"} " +
+                 std::to_string(store_->Count(resource->type->prefix)) + "\n";
+    }
+    out += "# HELP apiserver_resource_objects Number of stored objects at the time of last check "
+           "split by kind.\n# TYPE apiserver_resource_objects gauge\n" +
+           samples;
+  });
+}
+
+TlsMaterial Wiring::Tls() const {
+  const KeyPair serving = pki_->serving();
+  return {serving.certificate, serving.key, pki_->authority_certificate()};
+}
+
+Result<void> Wiring::OpenListenerAndServe() {
+  ListenerOptions options;
+  options.address = options_.listen_address;
+  options.port = options_.listen_port;
+  options.tls = Tls();
+  const auto files = RaiseFileLimit();
+  if (files > 512) {
+    options.connections_max = std::min<std::size_t>(options.connections_max, files - 256);
+  }
+  SUBLET_TRY(listener_, OpenListener(options, *server_));
+  return {};
+}
+
+Result<void> Wiring::WriteKubeconfig() const {
+  if (options_.kubeconfig_path.empty()) {
+    return {};
+  }
+  return WriteFileAtomically(
+      options_.kubeconfig_path,
+      MakeKubeconfig("sublet", url(), pki_->authority_certificate(), pki_->admin()), 0600);
+}
+
+Result<void> Wiring::Open() {
+  SUBLET_RETURN_IF_ERROR(OpenStorage());
+  SUBLET_RETURN_IF_ERROR(OpenIdentity());
+  BootstrapFacts facts;
+  facts.authority_certificate = pki_->authority_certificate();
+  facts.endpoint_ip = options_.listen_address;
+  facts.endpoint_port = options_.listen_port == 0 ? 6443 : options_.listen_port;
+  SUBLET_RETURN_IF_ERROR(
+      Bootstrap(*store_, *catalog_->Get(), SystemClock().Now(), BootstrapObjects(facts)));
+  OpenApi();
+  SUBLET_RETURN_IF_ERROR(OpenListenerAndServe());
+  AddRoutes();
+  server_->Start();
+  listener_->Start();
+  SUBLET_RETURN_IF_ERROR(WriteKubeconfig());
+  ArmRenewal();
+  return {};
+}
+
+void Wiring::ArmRenewal() {
+  timers_->Add(std::chrono::steady_clock::now() + kRenewEvery, [this] {
+    server_->Offload([this] { RenewCertificates(); });
+    ArmRenewal();
+  });
+}
+
+void Wiring::RenewCertificates() {
+  const auto changed = pki_->Renew();
+  if (!changed.ok()) {
+    log::Error("cannot renew certificates", {{"error", changed.error()}});
+    return;
+  }
+  if (!*changed) {
+    return;
+  }
+  log::Info("certificates renewed");
+  for (const auto& result : {listener_->SetTls(Tls()), WriteKubeconfig()}) {
+    if (!result.ok()) {
+      log::Error("cannot use the renewed certificates", {{"error", result.error()}});
+    }
+  }
+}
+
+void Wiring::Stop() {
+  if (stopped_) {
+    return;
+  }
+  stopped_ = true;
+  health_.BeginShutdown();
+  if (listener_) {
+    listener_->Stop(kDrain);
+  }
+  if (timers_) {
+    timers_->Stop();
+  }
+  if (server_) {
+    server_->Stop();
+  }
+  if (store_) {
+    store_->Stop();
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ControlPlane>> ControlPlane::Open(const ControlPlaneOptions& options) {
+  auto wiring = std::make_unique<Wiring>(options);
+  SUBLET_RETURN_IF_ERROR(wiring->Open());
+  return std::unique_ptr<ControlPlane>(std::move(wiring));
+}
+
+}  // namespace sublet::server
