@@ -6,6 +6,7 @@
 
 #include "apiserver/auth/reviews.h"
 #include "apiserver/auth/service_account_tokens.h"
+#include "apiserver/handler.h"
 #include "apiserver/handlers/api_context.h"
 
 namespace sublet::server {
