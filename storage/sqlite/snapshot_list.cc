@@ -107,6 +107,22 @@ Result<void> FillFromFile(std::vector<Record>& records, const std::vector<std::s
   return {};
 }
 
+// Entries, keys and values lie scattered, so a list waits for memory most of its time: asking ahead
+// for what the next records need halves it.
+void Prefetch(const std::vector<const Entry*>& entries, std::size_t i) {
+  if (i + 8 < entries.size()) {
+    const auto* entry = reinterpret_cast<const char*>(entries[i + 8]);
+    __builtin_prefetch(entry);
+    __builtin_prefetch(entry + 64);
+  }
+  if (i + 4 < entries.size()) {
+    const Entry* entry = entries[i + 4];
+    __builtin_prefetch(entry->key.data());
+    // The counter that a copied pointer raises stands before the value.
+    __builtin_prefetch(reinterpret_cast<const char*>(entry->value.get()) - 8, 1);
+  }
+}
+
 }  // namespace
 
 ListResult ListCurrent(View::Snapshot snapshot, const ListRequest& request) {
@@ -121,10 +137,16 @@ ListResult ListCurrent(View::Snapshot snapshot, const ListRequest& request) {
   const std::size_t wanted = request.limit == 0 ? there : std::min(there, request.limit);
   result.more = wanted < there;
   result.remaining = static_cast<std::int64_t>(there - wanted);
-  result.records.reserve(wanted);
+  std::vector<const Entry*> found;
+  found.reserve(wanted);
   KeyCursor cursor(std::move(snapshot.tree), start);
-  for (std::size_t i = 0; i < wanted; ++i, cursor.Next()) {
-    result.records.push_back(cursor.entry()->ToRecord());
+  for (; found.size() < wanted; cursor.Next()) {
+    found.push_back(cursor.entry());
+  }
+  result.records.reserve(wanted);
+  for (std::size_t i = 0; i < wanted; ++i) {
+    Prefetch(found, i);
+    result.records.push_back(found[i]->ToRecord());
   }
   return result;
 }
