@@ -33,20 +33,47 @@ std::set<NodeId> Solver::FeasibleNodes(const Job& job) {
   return nodes;
 }
 
+// Takes up a search that ran out of steps, if nothing changed since.
+bool Solver::Resume(Job& job, std::size_t* part) {
+  const std::shared_ptr<SearchMark> mark = std::move(job.search);
+  job.search.reset();
+  if (mark == nullptr || mark->action != static_cast<int>(action_) || !(mark->at == session_.MarkOf(job))) {
+    return false;
+  }
+  *part = mark->part;
+  kept_units_ = mark->units;
+  for (const Unit& unit : kept_units_) {
+    kept_tasks_.insert(kept_tasks_.end(), unit.begin(), unit.end());
+  }
+  skip_ = mark->scenarios;
+  opened_before_ = mark->opened;
+  return true;
+}
+
+void Solver::CutOff(Job& job, const Search& search, std::size_t part) {
+  session_.out_of_steps = true;
+  job.search = std::make_shared<SearchMark>(
+      SearchMark{static_cast<int>(action_), session_.MarkOf(job), part, search.recorded, search.scenarios, search.opened});
+}
+
 bool Solver::Solve(JobId id, Statement& statement) {
   State& state = session_.state;
-  const Job& job = state.job(id);
+  Job& job = state.job(id);
   const int active = job.active_used;
   kept_units_.clear();
   kept_tasks_.clear();
-  std::vector<TaskId> pending;
+  std::size_t part = 0;
   const std::vector<TaskId> batch = Batch(state, JobView::Whole(id), true);
-  for (TaskId task : batch) {
-    pending.push_back(task);
+  Resume(job, &part);
+  std::vector<TaskId> pending(batch.begin(), batch.begin() + static_cast<std::ptrdiff_t>(std::min(part, batch.size())));
+  for (std::size_t i = pending.size(); i < batch.size(); ++i) {
+    pending.push_back(batch[i]);
     if (!SolvePart(id, pending, statement)) {
       statement.Discard();
       return false;
     }
+    skip_ = 0;
+    opened_before_.clear();
     if (pending.size() != batch.size()) {
       statement.Discard();
     }
@@ -100,6 +127,8 @@ bool Solver::SolvePart(JobId id, const std::vector<TaskId>& pending, Statement& 
       }
     }
   }
+  search.feasible.insert(opened_before_.begin(), opened_before_.end());
+  search.opened = opened_before_;
   const std::unique_ptr<JobOrder> queue = victims_();
   for (bool first = true;; first = false) {
     if (!first) {
@@ -110,11 +139,16 @@ bool Solver::SolvePart(JobId id, const std::vector<TaskId>& pending, Statement& 
         continue;
       }
     }
+    if (search.scenarios < skip_) {
+      ++search.scenarios;
+      continue;
+    }
     if (session_.steps_left <= 0) {
-      session_.out_of_steps = true;
+      CutOff(state.job(id), search, pending.size() - 1);
       return false;
     }
     --session_.steps_left;
+    ++search.scenarios;
     if (EnoughGpus(search) && TryScenario(search, statement)) {
       return true;
     }
@@ -263,6 +297,7 @@ bool Solver::TryScenario(Search& search, Statement& statement) {
     }
     if (outcome.simulated) {
       // Placed, but against the rules: other nodes of the same victim are not tried.
+      search.opened.insert(opened.begin(), opened.end());
       statement.Discard();
       return false;
     }

@@ -52,6 +52,8 @@ class Solver {
     std::map<NodeId, std::vector<JobId>> on_node;
     JobId latest = kNone;
     std::set<NodeId> feasible;
+    std::set<NodeId> opened;                  // nodes of rejected scenarios, feasible from then on
+    std::int64_t scenarios = 0;
     std::map<NodeId, std::int64_t> freed;     // thousandths of devices that victims would free
   };
   struct Outcome {
@@ -59,6 +61,8 @@ class Solver {
     bool valid = false;      // and the rules accept it
   };
 
+  bool Resume(Job& job, std::size_t* part);
+  void CutOff(Job& job, const Search& search, std::size_t part);
   bool SolvePart(JobId job, const std::vector<TaskId>& pending, Statement& statement);
   bool TryScenario(Search& search, Statement& statement);
   bool AddVictims(Search& search, JobOrder& queue);
@@ -76,6 +80,8 @@ class Solver {
   Validator validator_;
   std::vector<Unit> kept_units_;           // what the next, larger part starts from
   std::vector<TaskId> kept_tasks_;
+  std::int64_t skip_ = 0;                  // scenarios that an earlier, cut-off search has tried
+  std::set<NodeId> opened_before_;         // and the nodes they opened
 };
 
 }  // namespace sublet::scheduler
