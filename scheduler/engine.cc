@@ -148,7 +148,10 @@ void Engine::RunProfile(int index, const std::vector<Action>& actions, Millis no
   }
   for (const auto& [id, action] : session.failed) {
     Job& job = state_.job(id);
-    job.tried[static_cast<std::size_t>(action)] = session.MarkOf(job);
+    if (job.tried == nullptr) {
+      job.tried = std::make_unique<std::array<TriedMark, 5>>();
+    }
+    (*job.tried)[static_cast<std::size_t>(action)] = session.MarkOf(job);
   }
   if (!session.decisions.empty()) {
     ++state_.usage_generation;

@@ -37,8 +37,11 @@ class Session {
   // True when `action` failed for the job and nothing that matters to it has changed since. Placement
   // depends on what is free only; evictions also on who holds what and on the shares.
   bool Unchanged(const Job& job, Action action) const {
+    if (job.tried == nullptr) {
+      return false;
+    }
     TriedMark now_mark = MarkOf(job);
-    TriedMark then = job.tried[static_cast<std::size_t>(action)];
+    const TriedMark& then = (*job.tried)[static_cast<std::size_t>(action)];
     if (action == Action::kAllocate) {
       now_mark.usage = then.usage;
       now_mark.shares = then.shares;

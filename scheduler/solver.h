@@ -54,7 +54,10 @@ class Solver {
     std::set<NodeId> feasible;
     std::set<NodeId> opened;                  // nodes of rejected scenarios, feasible from then on
     std::int64_t scenarios = 0;
-    std::map<NodeId, std::int64_t> freed;     // thousandths of devices that victims would free
+    // Thousandths of devices per node that are free or would be without the victims; -1 = not counted.
+    std::vector<std::int64_t> room;
+    std::int64_t most_room = 0, all_room = 0;
+    std::int64_t largest = 0, wanted = 0;     // what the pending pods ask for
   };
   struct Outcome {
     bool simulated = false;  // the preemptor was placed
@@ -70,6 +73,8 @@ class Solver {
   bool PlaceAll(Search& search, Statement& statement, const std::vector<TaskId>& victims);
   void EvictAll(Search& search, Statement& statement, const std::vector<TaskId>& tasks);
   bool EnoughGpus(const Search& search) const;
+  void CountRoom(Search& search, NodeId node, std::int64_t freed);
+  bool CouldEverFit(const std::vector<TaskId>& tasks);
   void AddUnit(Search& search, const Unit& unit, bool potential);
   std::set<NodeId> FeasibleNodes(const Job& job);
 

@@ -184,7 +184,7 @@ struct Job {
   std::string reported;         // the last verdict's text
   bool in_pending = false, in_active = false, in_stale = false;
   // By action: the state of things when it was last tried without success (Session::Unchanged).
-  std::array<TriedMark, 5> tried{};
+  std::unique_ptr<std::array<TriedMark, 5>> tried;  // only of jobs that waited
   std::shared_ptr<SearchMark> search;  // where a victim search was cut off
   // Batch cache for `version`.
   mutable std::uint64_t batch_version = ~0ULL;
