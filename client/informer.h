@@ -202,6 +202,8 @@ class InformerFactory {
   // Stops and destroys one (a CRD that went away). No other user may hold it.
   void Remove(Informer& informer);
 
+  // Called on the reading thread each time an informer got its first state. Set before Start.
+  void OnSynced(std::function<void()> callback);
   void Start();
   // False when `deadline` passed before every informer had its first state.
   bool WaitSynced(Deadline deadline);
@@ -217,6 +219,7 @@ class InformerFactory {
     bool stopped SUBLET_GUARDED_BY(mutex) = false;
     std::map<std::string, std::shared_ptr<Source>> sources SUBLET_GUARDED_BY(mutex);
     std::string last_id SUBLET_GUARDED_BY(mutex);
+    std::function<void()> on_synced SUBLET_GUARDED_BY(mutex);
   };
   static void StopInformer(Informer& informer);
   void Run();
@@ -226,6 +229,7 @@ class InformerFactory {
   static MonotonicTime Reopen(Source& source);
   void HandOver(const std::shared_ptr<Source>& source);
   void RunAlone(Source& source);
+  void TellSynced(Source& source);
 
   const Client client_;
   const std::shared_ptr<Signal> signal_;

@@ -25,6 +25,7 @@ struct InformerFactory::Source {
   bool removed = false;
   std::optional<MonotonicTime> next;
   bool open = false;
+  bool told = false;  // that it has synced
   MonotonicTime opened_at;
   Backoff backoff{std::chrono::milliseconds(200), std::chrono::seconds(15)};
   bool own_thread = false;
@@ -86,6 +87,26 @@ void InformerFactory::Remove(Informer& informer) {
   }
   if (source->thread.joinable()) {
     source->thread.join();
+  }
+}
+
+void InformerFactory::OnSynced(std::function<void()> callback) {
+  MutexLock lock(signal_->mutex);
+  signal_->on_synced = std::move(callback);
+}
+
+void InformerFactory::TellSynced(Source& source) {
+  if (source.told || !source.informer.synced()) {
+    return;
+  }
+  source.told = true;
+  std::function<void()> callback;
+  {
+    MutexLock lock(signal_->mutex);
+    callback = signal_->on_synced;
+  }
+  if (callback) {
+    callback();
   }
 }
 
@@ -244,12 +265,15 @@ std::optional<MonotonicTime> InformerFactory::Drive(const std::shared_ptr<Source
     }
     source->open = true;
     source->opened_at = std::chrono::steady_clock::now();
+    TellSynced(*source);  // a list brings the first state before the stream
     if (!notifies) {
       HandOver(source);
       return std::nullopt;
     }
   }
-  switch (informer.Pump(MonotonicTime::min(), kEventsPerTurn)) {
+  const Informer::PumpResult pumped = informer.Pump(MonotonicTime::min(), kEventsPerTurn);
+  TellSynced(*source);
+  switch (pumped) {
     case Informer::PumpResult::kIdle: return std::nullopt;
     case Informer::PumpResult::kMore: return std::chrono::steady_clock::now();
     case Informer::PumpResult::kReopen: break;
@@ -292,12 +316,14 @@ void InformerFactory::RunAlone(Source& source) {
         next = std::chrono::steady_clock::now() + source.backoff.Next();
       }
     }
+    TellSynced(source);
+    // Event by event, since the wait has no end: the first state must be told when it is there.
     if (source.open &&
-        source.informer.Pump(MonotonicTime::max(), kEventsPerTurn) ==
-            Informer::PumpResult::kReopen) {
+        source.informer.Pump(MonotonicTime::max(), 1) == Informer::PumpResult::kReopen) {
       source.open = false;
       next = Reopen(source);
     }
+    TellSynced(source);
     MutexLock lock(signal_->mutex);
     while (!signal_->stopped && !source.removed && next &&
            std::chrono::steady_clock::now() < *next) {

@@ -2,13 +2,12 @@
 
 #include <pthread.h>
 
+#include <algorithm>
+
 #include "base/log.h"
 
 namespace sublet::client {
 namespace {
-
-// A server that never answers must not hide the controllers that could work: they start anyway.
-constexpr std::chrono::seconds kSyncWait{60};
 
 bool IsQuiet(const Status& error) {
   return error.Is(Reason::kConflict) || error.Is(Reason::kAlreadyExists);
@@ -20,11 +19,24 @@ struct Manager::Controller {
   Controller(ControllerOptions o, const Clock& clock) : options(std::move(o)), queue(clock) {}
   ControllerOptions options;
   WorkQueue queue;
-  int working = 0;  // under the manager's mutex
+  // Under the manager's mutex.
+  int working = 0;
+  bool ready = false;  // its informers have synced
+
+  bool Ready() {
+    ready = ready || std::all_of(options.needs.begin(), options.needs.end(),
+                                 [](const Informer* informer) { return informer->synced(); });
+    return ready;
+  }
 };
 
 Manager::Manager(InformerFactory& informers, const Clock& clock, int threads)
-    : informers_(informers), clock_(clock), threads_(threads) {}
+    : informers_(informers), clock_(clock), threads_(threads) {
+  informers_.OnSynced([this] {
+    { MutexLock lock(mutex_); }
+    wake_.NotifyAll();
+  });
+}
 
 Manager::~Manager() { Stop(); }
 
@@ -68,7 +80,6 @@ void Manager::Stop() {
   for (const auto& controller : controllers_) {
     controller->queue.Close();
   }
-  // Before the join: a worker may still wait for the first state of an informer.
   informers_.Stop();
   for (std::thread& thread : pool_) {
     thread.join();
@@ -78,7 +89,7 @@ void Manager::Stop() {
 std::optional<std::pair<Manager::Controller*, kube::ObjectKey>> Manager::Pick() {
   for (std::size_t i = 0; i < controllers_.size(); ++i) {
     Controller& controller = *controllers_[(turn_ + i) % controllers_.size()];
-    if (controller.working >= controller.options.workers_max) {
+    if (controller.working >= controller.options.workers_max || !controller.Ready()) {
       continue;
     }
     if (auto key = controller.queue.TryGet()) {
@@ -91,9 +102,6 @@ std::optional<std::pair<Manager::Controller*, kube::ObjectKey>> Manager::Pick() 
 }
 
 void Manager::Run() {
-  if (!informers_.WaitSynced(After(kSyncWait))) {
-    log::Warn("controllers start before all watches have synced");
-  }
   mutex_.Lock();
   while (!stopped_) {
     auto picked = Pick();
@@ -101,8 +109,8 @@ void Manager::Run() {
       std::optional<MonotonicTime> next;
       for (const auto& controller : controllers_) {
         const auto due = controller->queue.NextDue();
-        if (due && controller->working < controller->options.workers_max &&
-            (!next || *due < *next)) {
+        if (due && controller->ready &&
+            controller->working < controller->options.workers_max && (!next || *due < *next)) {
           next = due;
         }
       }

@@ -1,7 +1,8 @@
 // Manager: runs reconcilers on a small pool of threads ("reconcile-N") that serves all their queues
 // in turn, so that thirty idle controllers cost no thirty threads.
-// Start order: informers, then, when they have their first state, the workers. Stop: no key is handed
-// out any more, the informers stop, each worker finishes its key.
+// Start: informers and threads; a controller gets its first key when its own informers have synced, so
+// that a kind the server refuses holds up only who needs it. Stop: no key is handed out any more, the
+// informers stop, each worker finishes its key.
 #pragma once
 
 #include <memory>
@@ -19,6 +20,9 @@ struct ControllerOptions {
   std::string name;       // "replicaset", for logs
   Reconcile reconcile;
   int workers_max = 1;    // keys of this controller worked on at once
+  // No key is handed out before these have their first state. A reconciler that acted on a cache that
+  // is still empty would make everything a second time.
+  std::vector<const Informer*> needs;
 };
 
 class Manager {
@@ -30,8 +34,7 @@ class Manager {
   // Before Start. Lifetime of the queue: the manager's.
   WorkQueue& Add(ControllerOptions options);
 
-  // Starts the informers and the threads; returns at once, keys are handed out when the informers
-  // have synced.
+  // Starts the informers and the threads; returns at once.
   void Start();
   void Stop();  // idempotent; joins
 

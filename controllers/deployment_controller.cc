@@ -23,7 +23,8 @@ class DeploymentController final : public Controller {
         queue_(context.manager.Add(
             {.name = "deployment",
              .reconcile = [this](const kube::ObjectKey& key) { return Reconcile(key); },
-             .workers_max = 4})) {
+             .workers_max = 4,
+             .needs = {&deployments_.informer(), &sets_.informer(), &pods_.informer()}})) {
     AddOwnerIndexes(sets_);
     AddOwnerIndexes(pods_);
     RouteSelf(deployments_, queue_);

@@ -51,7 +51,8 @@ class ReplicaController final : public Controller {
         queue_(context.manager.Add(
             {.name = variant.name,
              .reconcile = [this](const kube::ObjectKey& key) { return Reconcile(key); },
-             .workers_max = 4})) {
+             .workers_max = 4,
+             .needs = {&owners_.informer(), &control_.pods().informer()}})) {
     AddOwnerIndexes(control_.pods());
     RouteSelf(owners_, queue_);
     RouteToOwners(control_.pods(), owners_,

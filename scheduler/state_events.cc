@@ -336,7 +336,6 @@ void State::RebuildTree(Job& j, const SubGroupSpec& root) {
     AttachTask(id, self);
   }
   ++j.version;
-  ++j.membership;
 }
 
 JobId State::AddJob(std::unique_ptr<Job> added) {

@@ -9,7 +9,6 @@
 #include "apiserver/admission/registry.h"
 #include "apiserver/auth/impersonation.h"
 #include "apiserver/auth/pki.h"
-#include "apiserver/auth/rbac_admission.h"
 #include "apiserver/auth/store_views.h"
 #include "apiserver/handlers/api_handler.h"
 #include "apiserver/handlers/timer_queue.h"
@@ -20,9 +19,8 @@
 #include "apiserver/pipeline.h"
 #include "apiserver/registry/builtin.h"
 #include "apiserver/registry/object_codec.h"
-#include "apiserver/tunnel/kubelet_dialer.h"
-#include "apiserver/tunnel/tunnel_service.h"
 #include "base/log.h"
+#include "controllers/registry.h"
 #include "server/bootstrap.h"
 #include "server/control_plane.h"
 #include "server/identity_endpoints.h"
@@ -112,6 +110,7 @@ class Wiring final : public ControlPlane {
   void AddRoutes();
   Result<void> OpenListenerAndServe();
   Result<void> WriteKubeconfig() const;
+  void StartControllers();
   void ArmRenewal();
   void RenewCertificates();
   TlsMaterial Tls() const;
@@ -136,8 +135,6 @@ class Wiring final : public ControlPlane {
   AdmissionChain admission_;
   std::unique_ptr<TimerQueue> timers_;
   ApiContext context_;
-  std::unique_ptr<NodeDialer> dialer_;
-  std::unique_ptr<TunnelService> tunnels_;
   std::unique_ptr<ApiHandler> api_;
   std::unique_ptr<OpenIdHandler> open_id_;
   HealthHandler health_;
@@ -145,6 +142,7 @@ class Wiring final : public ControlPlane {
   Router router_;
   std::unique_ptr<Server> server_;
   std::unique_ptr<Listener> listener_;
+  std::unique_ptr<controllers::ControllerSet> controllers_;
 };
 
 Result<void> Wiring::OpenStorage() {
@@ -195,7 +193,6 @@ void Wiring::OpenApi() {
   timers_ = std::make_unique<TimerQueue>();
   admission_ = MakeAdmissionChain(
       {.store = store_.get(), .catalog = catalog_.get(), .clock = &SystemClock()});
-  admission_.Add(RbacEscalation(*authorizer_));
   flows_ = std::make_unique<FlowTable>(*store_, *catalog_->Get());
   context_.store = store_.get();
   context_.clock = &SystemClock();
@@ -218,10 +215,6 @@ void Wiring::OpenApi() {
     return decision.allowed ? Ok() : ForbiddenStatus(attributes, decision.reason);
   };
   AddIdentityExtensions(context_, *reviews_, *tokens_);
-  dialer_ = std::make_unique<KubeletDialer>(
-      *store_, KubeletDialerOptions{[this] { return pki_->kubelet_client(); }, ""});
-  tunnels_ = std::make_unique<TunnelService>(context_, *dialer_);
-  tunnels_->AddTo(context_);
   ServerOptions options;
   options.flow_of = [this](const User& user) { return flows_->Of(user); };
   server_ = std::make_unique<Server>(std::move(options), *authenticator_, *authorizer_, router_,
@@ -307,11 +300,22 @@ Result<void> Wiring::Open() {
   SUBLET_RETURN_IF_ERROR(OpenListenerAndServe());
   AddRoutes();
   server_->Start();
-  tunnels_->Start();
   listener_->Start();
   SUBLET_RETURN_IF_ERROR(WriteKubeconfig());
+  StartControllers();
   ArmRenewal();
   return {};
+}
+
+void Wiring::StartControllers() {
+  controllers::Settings settings;
+  settings.role = options_.role == Role::kHost ? controllers::Role::kHost
+                                               : controllers::Role::kTenant;
+  settings.root_ca_pem = pki_->authority_certificate();
+  const std::string user = "system:kube-controller-manager";
+  controllers_ = std::make_unique<controllers::ControllerSet>(
+      client::Client(Loopback(user), "kube-controller-manager/sublet"), std::move(settings));
+  controllers_->Start();
 }
 
 void Wiring::ArmRenewal() {
@@ -344,11 +348,11 @@ void Wiring::Stop() {
   }
   stopped_ = true;
   health_.BeginShutdown();
+  if (controllers_) {
+    controllers_->Stop();
+  }
   if (listener_) {
     listener_->Stop(kDrain);
-  }
-  if (tunnels_) {
-    tunnels_->Stop();
   }
   if (timers_) {
     timers_->Stop();

@@ -45,10 +45,12 @@ SimulatedNodes::SimulatedNodes(client::Client client, SimulateOptions options, c
                              .label_selector = std::string(kSimulatedAnnotation) + "=true"})),
       pod_queue_(manager_.Add({.name = "simulated-pod",
                                .reconcile = [this](const kube::ObjectKey& key) { return ReconcilePod(key); },
-                               .workers_max = options_.writers})),
+                               .workers_max = options_.writers,
+                               .needs = {&pods_}})),
       node_queue_(manager_.Add({.name = "simulated-node",
                                 .reconcile = [this](const kube::ObjectKey& key) { return ReconcileNode(key); },
-                                .workers_max = options_.writers})) {
+                                .workers_max = options_.writers,
+                                .needs = {&nodes_}})) {
   for (int i = 0; i < options_.nodes; ++i) {
     by_name_[NodeName(options_, i)].index = i;
   }
@@ -142,12 +144,18 @@ Result<Outcome> SimulatedNodes::ReconcileNode(const kube::ObjectKey& key) {
   } else if (const Json patch = AllocatablePatch(node); !patch.is_null()) {
     SUBLET_TRY(node, client_.Patch(NodeTarget(key.name, "status"), client::PatchType::kMerge, patch));
   }
-  bool first = false;
   const std::string uid(kube::UidOf(node));
+  bool first = false;
+  {
+    MutexLock lock(mutex_);
+    first = by_name_[key.name].uid != uid;
+  }
+  if (first) {
+    RenewLease(key.name, uid);  // a node without a lease looks dead
+  }
   {
     MutexLock lock(mutex_);
     Node& state = by_name_[key.name];
-    first = state.uid != uid;
     state.uid = uid;
     if (!state.registered) {
       state.registered = true;
@@ -155,9 +163,6 @@ Result<Outcome> SimulatedNodes::ReconcileNode(const kube::ObjectKey& key) {
     }
   }
   changed_.NotifyAll();
-  if (first) {
-    RenewLease(key.name, uid);  // a node without a lease looks dead
-  }
   return Outcome::Done();
 }
 

@@ -110,9 +110,7 @@ std::optional<Compactor::Millis> Compactor::NextWake() const {
 
 Result<void> Compactor::Step(Millis now, bool busy) {
   MoveHorizons(now);
-  // Far over the limit there is no pause to wait for, but after a failure.
-  const bool too_early = now < not_before_ && (failed_ || !IsFarOverLimit());
-  if (too_early || !HasWork()) {
+  if (now < not_before_ || !HasWork()) {
     return {};
   }
   const auto start = std::chrono::steady_clock::now();
@@ -124,8 +122,7 @@ Result<void> Compactor::Step(Millis now, bool busy) {
   } else {
     done = Vacuum();
   }
-  failed_ = !done.ok();
-  if (failed_) {
+  if (!done.ok()) {
     if (connection_.InTransaction()) {
       (void)connection_.Exec("ROLLBACK");
     }

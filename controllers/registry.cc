@@ -1,0 +1,59 @@
+#include "controllers/registry.h"
+
+#include <algorithm>
+
+#include "controllers/deployment_controller.h"
+#include "controllers/garbage_collector.h"
+#include "controllers/namespace_contents.h"
+#include "controllers/namespace_controller.h"
+#include "controllers/replica_set_controller.h"
+
+namespace sublet::controllers {
+
+const std::vector<ControllerEntry>& AllControllers() {
+  static const std::vector<ControllerEntry> kAll = {
+      {"serviceaccount", Runs::kEverywhere, MakeServiceAccountController},
+      {"root-ca-certificate-publisher", Runs::kEverywhere, MakeRootCaController},
+      {"serviceaccount-token", Runs::kEverywhere, MakeTokenSecretController},
+      {"namespace", Runs::kEverywhere, MakeNamespaceController},
+      {"garbage-collector", Runs::kEverywhere, MakeGarbageCollector},
+      {"replicaset", Runs::kEverywhere, MakeReplicaSetController},
+      {"replicationcontroller", Runs::kEverywhere, MakeReplicationController},
+      {"deployment", Runs::kEverywhere, MakeDeploymentController},
+  };
+  return kAll;
+}
+
+ControllerSet::ControllerSet(client::Client client, Settings settings, const Clock& clock,
+                             const std::vector<std::string>& disabled, int threads)
+    : settings_(std::move(settings)),
+      informers_(client),
+      events_(client, "controllers", "", clock),
+      manager_(informers_, clock, threads) {
+  const Context context{client, informers_, manager_, events_, clock, settings_};
+  for (const ControllerEntry& entry : AllControllers()) {
+    const bool here = entry.runs == Runs::kEverywhere ||
+                      (entry.runs == Runs::kHostOnly) == (settings_.role == Role::kHost);
+    if (here && std::find(disabled.begin(), disabled.end(), entry.name) == disabled.end()) {
+      controllers_.push_back(entry.make(context));
+    }
+  }
+}
+
+ControllerSet::~ControllerSet() { Stop(); }
+
+void ControllerSet::Start() { manager_.Start(); }
+
+bool ControllerSet::WaitSynced(Deadline deadline) { return informers_.WaitSynced(deadline); }
+
+void ControllerSet::Stop() {
+  if (stopped_) {
+    return;
+  }
+  stopped_ = true;
+  manager_.Stop();
+  events_.Stop();
+  controllers_.clear();
+}
+
+}  // namespace sublet::controllers
