@@ -25,6 +25,55 @@ bool MustWaitTogether(const State& state, const Job& job) {
   return false;
 }
 
+// Differs: KAI lets a large gang starve behind a stream of small jobs. With Profile::backfill the first
+// gang, in the order of the queues, that has waited for `reserve_after` and that fits an empty cluster
+// keeps the nodes with most room for itself; whoever comes after it is placed on the others only.
+void Reserve(Session& session, const JobView& view) {
+  State& state = session.state;
+  const Job& job = state.job(view.job);
+  const std::vector<TaskId> batch = Batch(state, view, false);
+  const Millis ripe = job.created + session.profile.reserve_after;
+  if (!session.profile.backfill || !session.reserved.empty() || batch.size() < 2) {
+    return;
+  }
+  if (ripe > session.now) {
+    session.MayChangeAt(ripe);
+    return;
+  }
+  std::vector<NodeId> order = state.NodesByName();
+  const auto room = [&](NodeId id) {
+    const NodeHot& hot = state.hot[static_cast<std::size_t>(id)];
+    return hot.idle[kGpu] + hot.releasing[kGpu];
+  };
+  std::stable_sort(order.begin(), order.end(), [&](NodeId a, NodeId b) { return room(a) > room(b); });
+  std::int64_t missing = 0;
+  for (TaskId id : batch) {
+    missing += state.task(id).shape->tracked[kGpu];
+  }
+  std::set<NodeId> chosen;
+  for (NodeId id : order) {
+    const NodeHot& hot = state.hot[static_cast<std::size_t>(id)];
+    if (missing <= 0) {
+      break;
+    }
+    if (hot.usable && hot.gpu > 0) {
+      chosen.insert(id);
+      missing -= hot.gpu;
+    }
+  }
+  if (missing <= 0) {
+    session.reserved = std::move(chosen);
+  }
+}
+
+std::vector<NodeId> WithoutReserved(const Session& session, const std::vector<NodeId>& nodes) {
+  std::vector<NodeId> open;
+  if (!session.reserved.empty()) {
+    std::copy_if(nodes.begin(), nodes.end(), std::back_inserter(open), [&](NodeId id) { return session.reserved.count(id) == 0; });
+  }
+  return open;
+}
+
 }  // namespace
 
 void RunAllocate(Session& session, TopologyCache& topologies) {
@@ -42,13 +91,12 @@ void RunAllocate(Session& session, TopologyCache& topologies) {
     });
     Statement statement(state);
     const std::size_t before = session.decisions.size();
-    const bool placed = allocator.Place(statement, nodes, *view, false);
-    job.tried = true;
-    job.tried_version = job.version;
-    job.tried_capacity = state.capacity_generation;
-    job.tried_shares = state.share_generation;
+    const std::vector<NodeId> open = WithoutReserved(session, nodes);
+    const bool placed = allocator.Place(statement, session.reserved.empty() ? nodes : open, *view, false);
     if (!placed) {
       statement.Discard();
+      session.Failed(view->job, Action::kAllocate);
+      Reserve(session, *view);
       continue;
     }
     const bool wait = MustWaitTogether(state, job);

@@ -272,6 +272,9 @@ bool Allocator::PlaceTask(TaskId id, const std::vector<NodeId>& nodes) {
   if (!PreFilter(session_, task).empty()) {
     return false;
   }
+  if (!simulate_ && session_.hopeless.count(task.shape->id) != 0 && Memoizable(task, nodes)) {
+    return false;
+  }
   ScoreNodes(task, nodes);
   std::make_heap(candidates_.begin(), candidates_.end());
   while (!candidates_.empty()) {
@@ -307,6 +310,13 @@ bool Allocator::PlaceOn(TaskId id, NodeId node) {
   return true;
 }
 
+// A pod whose fate depends on its shape alone: what failed on all nodes fails again while nothing is freed.
+bool Allocator::Memoizable(const Task& task, const std::vector<NodeId>& nodes) const {
+  return task.claims.empty() && !task.shape->pod_constraints && task.nominated_node.empty() && !task.legacy_mig &&
+         session_.topology_scores.empty() && session_.state.constrained_tasks == 0 && task.retry_at <= session_.now &&
+         task.unschedulable_reason.empty() && nodes.size() == session_.state.NodesByName().size();
+}
+
 std::string Allocator::FailureText(const Task& task, const std::vector<NodeId>& nodes) {
   if (std::string reason = PreFilter(session_, task); !reason.empty()) {
     return reason;
@@ -334,7 +344,13 @@ void Allocator::ReportFailure(TaskId id, const std::vector<NodeId>& nodes, int p
   State& state = session_.state;
   const Task& task = state.task(id);
   Job& job = state.job(task.job);
-  const std::string cause = FailureText(task, nodes);
+  const bool memo = placed == 0 && statement_->Empty() && Memoizable(task, nodes);
+  const auto known = session_.hopeless.find(task.shape->id);
+  const std::string cause = memo && known != session_.hopeless.end() ? known->second : FailureText(task, nodes);
+  // What a queue's limit refuses is no matter of the shape.
+  if (memo && known == session_.hopeless.end() && cause.find("capacity. Reason:") == std::string::npos) {
+    session_.hopeless[task.shape->id] = cause;
+  }
   job.task_failures[id] = cause;
   job.failures.push_back({"PodSchedulingErrors", session_.profile.kube ? cause : GangMessage(job, task, placed, cause), "", kNone, -1});
 }

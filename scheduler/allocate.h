@@ -30,6 +30,7 @@ class Allocator {
   bool PlaceTask(TaskId task, const std::vector<NodeId>& nodes);
   bool PlaceOn(TaskId task, NodeId node);
   void ReportFailure(TaskId task, const std::vector<NodeId>& nodes, int placed);
+  bool Memoizable(const Task& task, const std::vector<NodeId>& nodes) const;
   std::string FailureText(const Task& task, const std::vector<NodeId>& nodes);
   std::vector<int> SetsBelow(const Job& job, int group) const;
 

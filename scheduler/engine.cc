@@ -146,6 +146,13 @@ void Engine::RunProfile(int index, const std::vector<Action>& actions, Millis no
       RunAction(action, session, *topologies_);
     }
   }
+  for (const auto& [id, action] : session.failed) {
+    Job& job = state_.job(id);
+    if (job.tried == nullptr) {
+      job.tried = std::make_unique<std::array<TriedMark, 5>>();
+    }
+    (*job.tried)[static_cast<std::size_t>(action)] = session.MarkOf(job);
+  }
   if (!session.decisions.empty()) {
     ++state_.usage_generation;
     if (std::any_of(session.decisions.begin(), session.decisions.end(),
@@ -177,16 +184,20 @@ void Engine::RunProfile(int index, const std::vector<Action>& actions, Millis no
 void Engine::CollectVerdicts(Session& session, CycleResult* result) {
   for (JobId id : state_.pending_jobs) {
     Job& job = state_.job(id);
-    if (job.profile != session.profile_index || job.failures.empty() || job.reported_version == job.version) {
+    if (job.profile != session.profile_index || job.failures.empty()) {
       continue;
     }
-    job.reported_version = job.version;
+    std::string text = DetailedMessage(job.failures);
+    if (text == job.reported) {
+      continue;
+    }
+    job.reported = text;
     GroupVerdict verdict;
     verdict.group = job.key;
     verdict.ns = job.ns;
     verdict.name = job.name;
     verdict.failures = job.failures;
-    verdict.message = DetailedMessage(job.failures);
+    verdict.message = std::move(text);
     for (const auto& [task, message] : job.task_failures) {
       const Task& t = state_.task(task);
       verdict.pods.push_back({t.uid, t.ns, t.name, message});

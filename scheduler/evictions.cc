@@ -252,6 +252,9 @@ bool Attempt(Session& session, TopologyCache& topologies, Action action, const J
   const auto guarded = [&](const Scenario& scenario) { return budgets.Allows(scenario) && validator(scenario); };
   Solver solver(session, topologies, action, std::move(victims), guarded);
   if (!solver.Solve(view.job, statement)) {
+    if (!session.out_of_steps) {
+      session.Failed(view.job, action);
+    }
     return false;
   }
   statement.Commit(&session.decisions);
@@ -345,6 +348,7 @@ void RunConsolidation(Session& session, TopologyCache& topologies) {
     if (!Attempt(session, topologies, Action::kConsolidation, *view, victims, all_placed)) {
       failed.Remember(session, *view, kNone);
     }
+
   }
 }
 

@@ -181,7 +181,7 @@ std::unique_ptr<JobOrder> PendingOrder(Session& session, Action action, const st
   auto order = std::make_unique<JobOrder>(session, false, depth == session.profile.queue_depth.end() ? -1 : depth->second);
   for (JobId id : session.state.pending_jobs) {
     const Job& job = session.state.job(id);
-    if (session.Mine(job) && ReadyForScheduling(job) && (!keep || keep(job))) {
+    if (session.Mine(job) && ReadyForScheduling(job) && !session.Unchanged(job, action) && (!keep || keep(job))) {
       order->Push(std::make_shared<JobView>(JobView::Whole(id)));
     }
   }

@@ -167,6 +167,9 @@ Result<void> SetArgument(Profile& profile, const std::string& key, const std::st
   if (key == "reclaimMinRuntime") {
     return duration(&profile.reclaim_min_runtime);
   }
+  if (key == "reserveAfter") {
+    return duration(&profile.reserve_after);
+  }
   if (key == "reclaimResolveMethod") {
     if (value != "lca" && value != "queue") {
       return BadValue(key, value, "lca or queue");

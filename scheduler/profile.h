@@ -46,13 +46,14 @@ struct Profile {
   bool consolidating_reclaim = true;
   bool signatures = true;              // skip jobs not easier than one that just failed
   bool budgets = false;                // PodDisruptionBudgets hold back evictions
-  bool backfill = false;               // large gangs reserve, small jobs fill
+  bool backfill = false;               // a gang that waited long keeps nodes free for itself
+  Millis reserve_after = 300'000;
   int max_consolidation_victims = 16;  // -1 = unlimited
   Millis stale_grace = 60'000;         // negative = never
   Millis preempt_min_runtime = 0, reclaim_min_runtime = 0;
   bool min_runtime_by_lca = true;
   std::map<std::string, int> queue_depth;  // action name -> jobs per queue; absent = all
-  std::int64_t search_steps = 200'000;     // placement attempts of one action's victim search per cycle
+  std::int64_t search_steps = 50'000;      // placements tried by the victim searches of one cycle
 };
 
 // Returns the profile `name` (kai-0.7, kai-0.9, kai-0.13, kai-0.17, default).

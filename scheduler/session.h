@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,24 @@ class Session {
   bool Mine(const Job& job) const {
     return job.profile == profile_index && (profile.kube ? job.single || job.from_spec : job.from_spec && job.queue != kNone);
   }
+  TriedMark MarkOf(const Job& job) const {
+    return {true, job.membership, state.capacity_generation, state.usage_generation, state.share_generation, job.pending, job.active_allocated};
+  }
+  // True when `action` failed for the job and nothing that matters to it has changed since. Placement
+  // depends on what is free only; evictions also on who holds what and on the shares.
+  bool Unchanged(const Job& job, Action action) const {
+    if (job.tried == nullptr) {
+      return false;
+    }
+    TriedMark now_mark = MarkOf(job);
+    const TriedMark& then = (*job.tried)[static_cast<std::size_t>(action)];
+    if (action == Action::kAllocate) {
+      now_mark.usage = then.usage;
+      now_mark.shares = then.shares;
+    }
+    return then == now_mark;
+  }
+  void Failed(JobId job, Action action) { failed.emplace_back(job, action); }
   void MayChangeAt(Millis at) { earliest = std::min(earliest, at); }
 
   State& state;
@@ -43,10 +62,11 @@ class Session {
   std::int64_t steps_left = 0;    // of the victim search
   bool out_of_steps = false;
   std::size_t budget_mark = 0;  // decisions already taken off disruption budgets
+  std::vector<std::pair<JobId, Action>> failed;  // attempts of this cycle that ended without success
   std::vector<JobId> started;     // jobs whose first pods were placed in this cycle
   // Pods of a shape that found no node: the text, while nothing was freed since.
   std::map<int, std::string> hopeless;
-  std::map<int, int> hopeless_nodes;
+  std::set<NodeId> reserved;  // kept free for a gang that has waited long (Profile::backfill)
   // Scores of nodes by preferred topology level, per sub group of the job being placed: rank / count.
   std::map<std::string, std::map<NodeId, double>> topology_scores;
 };

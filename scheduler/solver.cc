@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "scheduler/filters.h"
 #include "scheduler/messages.h"
 
 namespace sublet::scheduler {
@@ -33,20 +34,50 @@ std::set<NodeId> Solver::FeasibleNodes(const Job& job) {
   return nodes;
 }
 
+// Takes up a search that ran out of steps, if nothing changed since.
+bool Solver::Resume(Job& job, std::size_t* part) {
+  const std::shared_ptr<SearchMark> mark = std::move(job.search);
+  job.search.reset();
+  if (mark == nullptr || mark->action != static_cast<int>(action_) || !(mark->at == session_.MarkOf(job))) {
+    return false;
+  }
+  *part = mark->part;
+  kept_units_ = mark->units;
+  for (const Unit& unit : kept_units_) {
+    kept_tasks_.insert(kept_tasks_.end(), unit.begin(), unit.end());
+  }
+  skip_ = mark->scenarios;
+  opened_before_ = mark->opened;
+  return true;
+}
+
+void Solver::CutOff(Job& job, const Search& search, std::size_t part) {
+  session_.out_of_steps = true;
+  job.search = std::make_shared<SearchMark>(
+      SearchMark{static_cast<int>(action_), session_.MarkOf(job), part, search.recorded, search.scenarios, search.opened});
+}
+
 bool Solver::Solve(JobId id, Statement& statement) {
   State& state = session_.state;
-  const Job& job = state.job(id);
+  Job& job = state.job(id);
   const int active = job.active_used;
   kept_units_.clear();
   kept_tasks_.clear();
-  std::vector<TaskId> pending;
+  std::size_t part = 0;
   const std::vector<TaskId> batch = Batch(state, JobView::Whole(id), true);
-  for (TaskId task : batch) {
-    pending.push_back(task);
+  if (!CouldEverFit(batch)) {
+    return false;
+  }
+  Resume(job, &part);
+  std::vector<TaskId> pending(batch.begin(), batch.begin() + static_cast<std::ptrdiff_t>(std::min(part, batch.size())));
+  for (std::size_t i = pending.size(); i < batch.size(); ++i) {
+    pending.push_back(batch[i]);
     if (!SolvePart(id, pending, statement)) {
       statement.Discard();
       return false;
     }
+    skip_ = 0;
+    opened_before_.clear();
     if (pending.size() != batch.size()) {
       statement.Discard();
     }
@@ -71,7 +102,7 @@ void Solver::AddUnit(Search& search, const Unit& unit, bool potential) {
     if (task.node == kNone) {
       continue;
     }
-    search.freed[task.node] += task.accepted[kGpu];
+    CountRoom(search, task.node, task.accepted[kGpu]);
     if (potential) {
       auto& jobs = search.on_node[task.node];
       if (std::find(jobs.begin(), jobs.end(), job) == jobs.end()) {
@@ -90,6 +121,15 @@ bool Solver::SolvePart(JobId id, const std::vector<TaskId>& pending, Statement& 
   search.preemptor = JobView::Part(state, id, pending, true);
   search.preemptor.request = BatchRequest(state, search.preemptor);
   search.feasible = FeasibleNodes(state.job(id));
+  search.room.assign(state.nodes.size(), -1);
+  for (NodeId node : search.feasible) {
+    CountRoom(search, node, 0);
+  }
+  for (TaskId task : pending) {
+    const std::int64_t gpus = state.task(task).shape->gpus + state.task(task).dra;
+    search.largest = std::max(search.largest, gpus);
+    search.wanted += gpus;
+  }
   search.recorded = kept_units_;
   search.recorded_tasks = kept_tasks_;
   for (const Unit& unit : search.recorded) {
@@ -100,6 +140,8 @@ bool Solver::SolvePart(JobId id, const std::vector<TaskId>& pending, Statement& 
       }
     }
   }
+  search.feasible.insert(opened_before_.begin(), opened_before_.end());
+  search.opened = opened_before_;
   const std::unique_ptr<JobOrder> queue = victims_();
   for (bool first = true;; first = false) {
     if (!first) {
@@ -110,51 +152,65 @@ bool Solver::SolvePart(JobId id, const std::vector<TaskId>& pending, Statement& 
         continue;
       }
     }
+    if (search.scenarios < skip_) {
+      ++search.scenarios;
+      continue;
+    }
     if (session_.steps_left <= 0) {
-      session_.out_of_steps = true;
+      CutOff(state.job(id), search, pending.size() - 1);
       return false;
     }
     --session_.steps_left;
+    ++search.scenarios;
     if (EnoughGpus(search) && TryScenario(search, statement)) {
       return true;
     }
   }
 }
 
+void Solver::CountRoom(Search& search, NodeId id, std::int64_t freed) {
+  std::int64_t& room = search.room[static_cast<std::size_t>(id)];
+  if (room < 0) {
+    const NodeHot& hot = session_.state.hot[static_cast<std::size_t>(id)];
+    room = std::max<std::int64_t>(hot.idle[kGpu] + hot.releasing[kGpu], 0) +
+           static_cast<std::int64_t>(session_.state.nodes[static_cast<std::size_t>(id)].groups.size()) * kDevice;
+    search.all_room += room;
+  }
+  room += freed;
+  search.all_room += freed;
+  search.most_room = std::max(search.most_room, room);
+}
+
 // A cheap bound: some node must have, with all victims so far gone, as many devices as the largest
 // pod asks for, and all of them together as many as the whole batch.
 bool Solver::EnoughGpus(const Search& search) const {
+  return search.largest == 0 || (search.most_room >= search.largest && search.all_room >= search.wanted);
+}
+
+// False when some pod is larger than every node it may run on: no eviction helps.
+bool Solver::CouldEverFit(const std::vector<TaskId>& tasks) {
   const State& state = session_.state;
-  std::int64_t largest = 0;
-  std::int64_t sum = 0;
-  for (const auto& tasks : search.preemptor.tasks) {
-    for (TaskId id : tasks) {
-      const std::int64_t gpus = state.task(id).shape->gpus + state.task(id).dra;
-      largest = std::max(largest, gpus);
-      sum += gpus;
+  std::set<int> seen;
+  for (TaskId id : tasks) {
+    const Task& task = state.task(id);
+    if (task.shape->shared || !seen.insert(task.shape->id).second) {
+      continue;
+    }
+    bool fits = false;
+    for (NodeId node_id : session_.state.NodesByName()) {
+      const NodeSpec& node = state.nodes[static_cast<std::size_t>(node_id)].spec;
+      fits = task.shape->tracked[kGpu] + task.dra <= node.gpus * kDevice && task.shape->tracked[kCpu] <= node.cpu &&
+             task.shape->tracked[kMemory] <= node.memory &&
+             (!task.shape->node_constraints || NodeAffinityMatches(*task.shape, node));
+      if (fits) {
+        break;
+      }
+    }
+    if (!fits) {
+      return false;
     }
   }
-  if (largest == 0) {
-    return true;
-  }
-  std::int64_t most = 0;
-  std::int64_t together = 0;
-  std::set<NodeId> nodes = search.feasible;
-  for (const auto& [node, freed] : search.freed) {
-    nodes.insert(node);
-  }
-  for (NodeId id : nodes) {
-    const NodeHot& hot = state.hot[static_cast<std::size_t>(id)];
-    const Node& node = state.nodes[static_cast<std::size_t>(id)];
-    std::int64_t free = std::max<std::int64_t>(hot.idle[kGpu] + hot.releasing[kGpu], 0);
-    free += static_cast<std::int64_t>(node.groups.size()) * kDevice;  // parts of shared devices
-    if (auto it = search.freed.find(id); it != search.freed.end()) {
-      free += it->second;
-    }
-    most = std::max(most, free);
-    together += free;
-  }
-  return most >= largest && together >= sum;
+  return true;
 }
 
 bool Solver::AddVictims(Search& search, JobOrder& queue) {
@@ -263,6 +319,7 @@ bool Solver::TryScenario(Search& search, Statement& statement) {
     }
     if (outcome.simulated) {
       // Placed, but against the rules: other nodes of the same victim are not tried.
+      search.opened.insert(opened.begin(), opened.end());
       statement.Discard();
       return false;
     }

@@ -52,13 +52,20 @@ class Solver {
     std::map<NodeId, std::vector<JobId>> on_node;
     JobId latest = kNone;
     std::set<NodeId> feasible;
-    std::map<NodeId, std::int64_t> freed;     // thousandths of devices that victims would free
+    std::set<NodeId> opened;                  // nodes of rejected scenarios, feasible from then on
+    std::int64_t scenarios = 0;
+    // Thousandths of devices per node that are free or would be without the victims; -1 = not counted.
+    std::vector<std::int64_t> room;
+    std::int64_t most_room = 0, all_room = 0;
+    std::int64_t largest = 0, wanted = 0;     // what the pending pods ask for
   };
   struct Outcome {
     bool simulated = false;  // the preemptor was placed
     bool valid = false;      // and the rules accept it
   };
 
+  bool Resume(Job& job, std::size_t* part);
+  void CutOff(Job& job, const Search& search, std::size_t part);
   bool SolvePart(JobId job, const std::vector<TaskId>& pending, Statement& statement);
   bool TryScenario(Search& search, Statement& statement);
   bool AddVictims(Search& search, JobOrder& queue);
@@ -66,6 +73,8 @@ class Solver {
   bool PlaceAll(Search& search, Statement& statement, const std::vector<TaskId>& victims);
   void EvictAll(Search& search, Statement& statement, const std::vector<TaskId>& tasks);
   bool EnoughGpus(const Search& search) const;
+  void CountRoom(Search& search, NodeId node, std::int64_t freed);
+  bool CouldEverFit(const std::vector<TaskId>& tasks);
   void AddUnit(Search& search, const Unit& unit, bool potential);
   std::set<NodeId> FeasibleNodes(const Job& job);
 
@@ -76,6 +85,8 @@ class Solver {
   Validator validator_;
   std::vector<Unit> kept_units_;           // what the next, larger part starts from
   std::vector<TaskId> kept_tasks_;
+  std::int64_t skip_ = 0;                  // scenarios that an earlier, cut-off search has tried
+  std::set<NodeId> opened_before_;         // and the nodes they opened
 };
 
 }  // namespace sublet::scheduler

@@ -6,6 +6,7 @@
 // Threads: one, the scheduler's.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -140,6 +141,24 @@ struct JobFailure {
   int resource = -1;
 };
 
+// When nothing of this changed since an attempt, another attempt ends the same way.
+struct TriedMark {
+  bool valid = false;
+  std::uint64_t membership = 0, capacity = 0, usage = 0, shares = 0;
+  int pending = 0, active = 0;
+  bool operator==(const TriedMark&) const = default;
+};
+
+// Where the victim search of a job stopped for want of steps, good while its TriedMark holds.
+struct SearchMark {
+  int action = 0;
+  TriedMark at;
+  std::size_t part = 0;                          // pods solved so far
+  std::vector<std::vector<TaskId>> units;        // with these victims
+  std::int64_t scenarios = 0;                    // tried for the next pod
+  std::set<NodeId> opened;                       // nodes that rejected scenarios made feasible
+};
+
 struct Job {
   std::string key, ns, name, uid, queue_name, scheduler_name;
   bool from_spec = false;  // a PodGroup exists
@@ -158,14 +177,15 @@ struct Job {
   std::int64_t memory_requests = 0;
   Quota held{};                 // requests of the tasks that count for quota
   std::uint64_t version = 0;    // raised by every status change
-  // What the last attempt found, and for which state of the cluster.
+  std::uint64_t membership = 0;  // raised when pods come, go or change, or the group itself does
+  // What the last attempt found.
   std::vector<JobFailure> failures;
   std::map<TaskId, std::string> task_failures;
-  std::uint64_t reported_version = ~0ULL;  // the last verdict was for this version
+  std::string reported;         // the last verdict's text
   bool in_pending = false, in_active = false, in_stale = false;
-  std::uint64_t tried_version = 0, tried_capacity = 0, tried_shares = 0;
-  Millis earliest = kNever;     // when time alone may change the answer
-  bool tried = false;
+  // By action: the state of things when it was last tried without success (Session::Unchanged).
+  std::unique_ptr<std::array<TriedMark, 5>> tried;  // only of jobs that waited
+  std::shared_ptr<SearchMark> search;  // where a victim search was cut off
   // Batch cache for `version`.
   mutable std::uint64_t batch_version = ~0ULL;
   mutable std::vector<TaskId> batch;

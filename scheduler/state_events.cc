@@ -336,6 +336,7 @@ void State::RebuildTree(Job& j, const SubGroupSpec& root) {
     AttachTask(id, self);
   }
   ++j.version;
+  ++j.membership;
 }
 
 JobId State::AddJob(std::unique_ptr<Job> added) {

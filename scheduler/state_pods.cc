@@ -107,6 +107,7 @@ void State::AttachTask(TaskId id, JobId to) {
   t.status = Status::kUnknown;
   SetStatus(id, status);
   ++j.version;
+  ++j.membership;
 }
 
 void State::DetachTask(TaskId id) {
@@ -125,6 +126,7 @@ void State::DetachTask(TaskId id) {
   j.memory_requests -= t.shape->request.gpu == GpuKind::kMemory ? 1 : 0;
   j.task_failures.erase(id);
   ++j.version;
+  ++j.membership;
   t.job = kNone;
   DropJobIfEmpty(from);
 }
@@ -152,6 +154,7 @@ void State::ClearTask(TaskId id) {
   t.counted = Quota{};
   if (was != kNone) {
     ++capacity_generation;
+    ++usage_generation;
   }
   pipelined.erase(id);
   DetachTask(id);
@@ -245,6 +248,9 @@ void State::UpsertPod(const PodSpec& spec, int profile) {
   }
   if (t.foreign && t.node != kNone) {
     CountNode(t.node);
+  }
+  if (t.node != kNone) {
+    ++usage_generation;
   }
   MarkDirty(id);
 }

@@ -9,6 +9,7 @@
 #include "apiserver/admission/registry.h"
 #include "apiserver/auth/impersonation.h"
 #include "apiserver/auth/pki.h"
+#include "apiserver/auth/rbac_admission.h"
 #include "apiserver/auth/store_views.h"
 #include "apiserver/handlers/api_handler.h"
 #include "apiserver/handlers/timer_queue.h"
@@ -19,6 +20,8 @@
 #include "apiserver/pipeline.h"
 #include "apiserver/registry/builtin.h"
 #include "apiserver/registry/object_codec.h"
+#include "apiserver/tunnel/kubelet_dialer.h"
+#include "apiserver/tunnel/tunnel_service.h"
 #include "base/log.h"
 #include "controllers/registry.h"
 #include "server/bootstrap.h"
@@ -135,6 +138,8 @@ class Wiring final : public ControlPlane {
   AdmissionChain admission_;
   std::unique_ptr<TimerQueue> timers_;
   ApiContext context_;
+  std::unique_ptr<NodeDialer> dialer_;
+  std::unique_ptr<TunnelService> tunnels_;
   std::unique_ptr<ApiHandler> api_;
   std::unique_ptr<OpenIdHandler> open_id_;
   HealthHandler health_;
@@ -193,6 +198,7 @@ void Wiring::OpenApi() {
   timers_ = std::make_unique<TimerQueue>();
   admission_ = MakeAdmissionChain(
       {.store = store_.get(), .catalog = catalog_.get(), .clock = &SystemClock()});
+  admission_.Add(RbacEscalation(*authorizer_));
   flows_ = std::make_unique<FlowTable>(*store_, *catalog_->Get());
   context_.store = store_.get();
   context_.clock = &SystemClock();
@@ -215,6 +221,10 @@ void Wiring::OpenApi() {
     return decision.allowed ? Ok() : ForbiddenStatus(attributes, decision.reason);
   };
   AddIdentityExtensions(context_, *reviews_, *tokens_);
+  dialer_ = std::make_unique<KubeletDialer>(
+      *store_, KubeletDialerOptions{[this] { return pki_->kubelet_client(); }, ""});
+  tunnels_ = std::make_unique<TunnelService>(context_, *dialer_);
+  tunnels_->AddTo(context_);
   ServerOptions options;
   options.flow_of = [this](const User& user) { return flows_->Of(user); };
   server_ = std::make_unique<Server>(std::move(options), *authenticator_, *authorizer_, router_,
@@ -300,6 +310,7 @@ Result<void> Wiring::Open() {
   SUBLET_RETURN_IF_ERROR(OpenListenerAndServe());
   AddRoutes();
   server_->Start();
+  tunnels_->Start();
   listener_->Start();
   SUBLET_RETURN_IF_ERROR(WriteKubeconfig());
   StartControllers();
@@ -353,6 +364,9 @@ void Wiring::Stop() {
   }
   if (listener_) {
     listener_->Stop(kDrain);
+  }
+  if (tunnels_) {
+    tunnels_->Stop();
   }
   if (timers_) {
     timers_->Stop();

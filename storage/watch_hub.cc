@@ -168,19 +168,22 @@ class HubSubscription final : public Subscription {
     std::size_t moved = 0;
     std::size_t scanned = 0;
     bool end = true;
+    // The lock analysis does not look into lambdas, so this one touches a local copy.
+    RowId after = after_;
     now.log.ForEachAfter(after_, [&](const StoredEventPtr& event) {
       if (moved == max || scanned == kLogScanMax) {
         end = false;
         return false;
       }
       ++scanned;
-      after_ = event->row;
+      after = event->row;
       if (event->key.starts_with(live_->prefix())) {
         out.push_back(event);
         ++moved;
       }
       return true;
     });
+    after_ = after;
     if (end) {
       GoLive(LastRow(now.revision));
     }

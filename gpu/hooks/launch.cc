@@ -220,6 +220,7 @@ void Count(ProcessState& state, int device, SlotDevice& slot, CUstream stream) {
   if (gate.count == 0 || gate.unmarked * mean >= kMarkCostNs || now - gate.last_mark_ns > kMarkAgeNs) {
     MarkStreams(gate, slot);
   }
+  WakeHelper(state);
 }
 
 // The gate around one launch. `stream` matters for captures and marks only.
@@ -321,7 +322,10 @@ bool ServeContended(ProcessState& state) {
     }
     const bool unfinished = slot.submitted.load() != slot.completed.load();
     any = any || unfinished || (contended && gate.idle_said == 0);
-    if (!unfinished && gate.idle_said == 0 && now - gate.last_launch_ns > kIdleNs && slot.waiting.load() == 0) {
+    // Our turn is over and the work is done: the next one need not wait. Or: nothing for a while.
+    const bool is_over = (word & kLeaseOpen) == 0;
+    if (!unfinished && gate.idle_said == 0 &&
+        (is_over || (now - gate.last_launch_ns > kIdleNs && slot.waiting.load() == 0))) {
       gate.idle_said = 1;
       SendNotice(state, kNoticeIdle, device);
     }

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -131,48 +132,59 @@ int Greet(ProcessState& state, int fd, bool resume) {
   return result;
 }
 
-// Not counted as app threads' work: blocks every signal, so that no handler of the app runs on it.
+// Connects again after gpud went away; its socket comes back in the same folder.
+void Reconnect(ProcessState& state, int old) {
+  if (old >= 0) {
+    state.socket.store(-1);
+    inherited_socket.store(-1);
+    close(old);
+  }
+  const int fd = OpenSocket();
+  if (fd >= 0 && Greet(state, fd, true) == 0) {
+    state.socket.store(fd);
+    inherited_socket.store(fd);
+    return;
+  }
+  if (fd >= 0) {
+    close(fd);
+  }
+  NapNs(kRetryNs);
+}
+
+// Sleeps in poll() but while marks are under way; every signal is blocked, so that no handler of the
+// program runs here.
 void* HelperMain(void* argument) {
   ProcessState& state = *static_cast<ProcessState*>(argument);
   for (;;) {
     const int fd = state.socket.load();
-    const bool busy = ServeContended(state);
-    struct pollfd waiting = {fd, POLLIN, 0};
     if (fd < 0) {
-      NapNs(kRetryNs);
-    } else if (poll(&waiting, 1, 0) == 0) {
-      if (busy) {
+      ServeContended(state);
+      Reconnect(state, -1);
+      continue;
+    }
+    state.helper_asleep.store(1);
+    struct pollfd waiting[2] = {{fd, POLLIN, 0}, {state.helper_event.load() - 1, POLLIN, 0}};
+    if (ServeContended(state)) {
+      state.helper_asleep.store(0);
+      if (poll(waiting, 2, 0) == 0) {
         NapNs(100'000);
         continue;
       }
-      poll(&waiting, 1, -1);
+    } else {
+      poll(waiting, 2, -1);
     }
-    if (waiting.revents & POLLIN) {
-      Notice notice;
-      const ssize_t got = recv(fd, &notice, sizeof notice, MSG_DONTWAIT);
-      if (got == static_cast<ssize_t>(sizeof notice)) {
-        continue;  // "contended": ServeContended reads the control page
-      }
-      if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+    state.helper_asleep.store(0);
+    if ((waiting[1].revents & POLLIN) != 0) {
+      std::uint64_t count = 0;
+      if (read(waiting[1].fd, &count, sizeof count) < 0) {
         continue;
       }
-    } else if (fd >= 0 && (waiting.revents & (POLLHUP | POLLERR | POLLNVAL)) == 0) {
-      continue;
     }
-    // gpud is away. Its socket comes back in the same folder.
-    if (fd >= 0) {
-      state.socket.store(-1);
-      inherited_socket.store(-1);
-      close(fd);
-    }
-    const int again = OpenSocket();
-    if (again >= 0) {
-      if (Greet(state, again, true) == 0) {
-        state.socket.store(again);
-        inherited_socket.store(again);
-      } else {
-        close(again);
-        NapNs(kRetryNs);
+    if (waiting[0].revents != 0) {
+      Notice notice;
+      const ssize_t got = recv(fd, &notice, sizeof notice, MSG_DONTWAIT);
+      if (got <= 0 && !(got < 0 && (errno == EAGAIN || errno == EINTR))) {
+        Reconnect(state, fd);
       }
     }
   }
@@ -189,6 +201,7 @@ void StartHelper(ProcessState& state) {
   using Detach = int (*)(pthread_t);
   const auto create = reinterpret_cast<Create>(dlsym(RTLD_DEFAULT, "pthread_create"));
   const auto mask = reinterpret_cast<Mask>(dlsym(RTLD_DEFAULT, "pthread_sigmask"));
+  state.helper_event.store(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) + 1);
   const auto detach = reinterpret_cast<Detach>(dlsym(RTLD_DEFAULT, "pthread_detach"));
   if (create == nullptr || mask == nullptr || detach == nullptr) {
     return;
@@ -252,6 +265,15 @@ bool Connect() {
 }
 
 bool IsEnforced(ProcessState& state) { return state.control.load(std::memory_order_relaxed)->is_enforced != 0; }
+
+void WakeHelper(ProcessState& state) {
+  if (state.helper_asleep.load(std::memory_order_relaxed) != 0 && state.helper_asleep.exchange(0) != 0) {
+    const std::uint64_t one = 1;
+    if (write(state.helper_event.load() - 1, &one, sizeof one) < 0) {
+      return;  // full: it is about to wake
+    }
+  }
+}
 
 void SendNotice(ProcessState& state, NoticeKind kind, std::uint32_t device) {
   const Notice notice = {kPageMagic, kind, device, 0};

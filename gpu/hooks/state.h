@@ -121,7 +121,8 @@ struct ProcessState {
   int pid;
   int single_device;  // 0 when the slice has one device, else -1
   std::atomic<std::uint32_t> helper_started;
-  std::atomic<std::uint32_t> contended;  // some device is
+  std::atomic<int> helper_event;           // eventfd that wakes it, plus one; 0 = none
+  std::atomic<std::uint32_t> helper_asleep;
   // Ordinal of the real driver → place in the control page, plus one; -1 foreign.
   std::atomic<int> device_of_ordinal[64];
   AllocationTable memory;   // addresses and arrays
@@ -158,6 +159,8 @@ void NapNs(std::uint64_t ns);
 void FutexWait(const std::atomic<std::uint32_t>* word, std::uint32_t value, std::uint64_t ns, bool shared);
 void FutexWake(std::atomic<std::uint32_t>* word);
 
+// Wakes the helper thread when it sleeps: there are marks to ask for.
+void WakeHelper(ProcessState& state);
 // One round of the helper thread for contended devices (launch.cc). Returns true while any is.
 bool ServeContended(ProcessState& state);
 

@@ -299,6 +299,8 @@ bool Machine::Reserve(int device, std::uint64_t bytes) {
   for (int pass = 0; pass < 2; ++pass) {
     if (UsedBytes(device) + more <= d.total_bytes && bytes <= d.total_bytes) {
       mine = grown;
+      const std::uint64_t used = UsedBytes(device);
+      d.peak_bytes = d.peak_bytes > used ? d.peak_bytes : used;
       return true;
     }
     if (pass == 0) {

@@ -37,6 +37,7 @@ struct Device {
   std::uint64_t total_bytes;
   std::uint64_t reserved_bytes;  // the driver's own
   std::uint64_t context_bytes;   // of each process that has a context
+  std::uint64_t peak_bytes;     // the most that was ever in use, for tests
   std::uint32_t multiprocessors;
   // Faults, set by whoever holds the file: 0 means off.
   std::uint32_t fail_allocations;  // so many of the next allocations answer OUT_OF_MEMORY

@@ -110,7 +110,9 @@ std::optional<Compactor::Millis> Compactor::NextWake() const {
 
 Result<void> Compactor::Step(Millis now, bool busy) {
   MoveHorizons(now);
-  if (now < not_before_ || !HasWork()) {
+  // Far over the limit there is no pause to wait for, but after a failure.
+  const bool too_early = now < not_before_ && (failed_ || !IsFarOverLimit());
+  if (too_early || !HasWork()) {
     return {};
   }
   const auto start = std::chrono::steady_clock::now();
@@ -122,7 +124,8 @@ Result<void> Compactor::Step(Millis now, bool busy) {
   } else {
     done = Vacuum();
   }
-  if (!done.ok()) {
+  failed_ = !done.ok();
+  if (failed_) {
     if (connection_.InTransaction()) {
       (void)connection_.Exec("ROLLBACK");
     }

@@ -79,6 +79,7 @@ class Compactor {
   std::int64_t history_bytes_ = 0;
   bool vacuum_due_ = false;
   Millis not_before_ = 0;
+  bool failed_ = false;  // the last chunk
   std::optional<Statement> select_;
   std::optional<Statement> delete_;
   std::optional<Statement> save_;
