@@ -88,6 +88,15 @@ TEST(TenantObjects, PoliciesAddTheirObjects) {
   EXPECT_EQ(Named(Objects(), "ResourceQuota", "sublet-team-a"), nullptr);
 }
 
+TEST(HostObjects, AreThreeDefinitionsAndOneController) {
+  const auto definitions = HostObjects();
+  ASSERT_EQ(definitions.size(), 3u);
+  for (const Json& definition : definitions) {
+    EXPECT_EQ(kube::FindString(definition, {"kind"}), "CustomResourceDefinition");
+  }
+  EXPECT_NE(Named(NodeUsageObjects("x"), "Deployment", "sublet-node-usage"), nullptr);
+}
+
 TEST(TenantNames, SayWhatIsWrong) {
   EXPECT_TRUE(CheckTenantName("team-a").ok());
   EXPECT_FALSE(CheckTenantName("Team").ok());

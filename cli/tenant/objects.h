@@ -33,5 +33,7 @@ std::vector<kube::Json> TenantObjects(const TenantSpec& spec, const config::Tena
 
 // What `sublet host install` puts on a host once: CRDs of NodeUsage, GpuSlice and GpuNode.
 std::vector<kube::Json> HostObjects();
+// The controller that publishes NodeUsage, run from `image` in namespace sublet-system.
+std::vector<kube::Json> NodeUsageObjects(const std::string& image);
 
 }  // namespace sublet::cli
