@@ -48,7 +48,7 @@ endif()
 find_program(SUBLET_CCACHE ccache)
 if(SUBLET_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(launcher ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
-      CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${SUBLET_CCACHE})
+      CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_PCH_EXTSUM=1 ${SUBLET_CCACHE})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
   set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
 endif()
@@ -56,6 +56,10 @@ endif()
 set(SUBLET_USE_PCH OFF)
 if(SUBLET_PCH AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(SUBLET_USE_PCH ON)
+  # A precompiled header holds times and paths; ccache compares this text instead, so that another
+  # checkout of the same sources with the same flags finds what was compiled before.
+  file(WRITE ${CMAKE_BINARY_DIR}/CMakeFiles/sublet_pch.dir/cmake_pch.hxx.gch.sum
+    "1 ${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_BUILD_TYPE} ${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_DEBUG} ${CMAKE_CXX_FLAGS_RELEASE} ${SUBLET_SANITIZE}\n")
   file(WRITE ${CMAKE_BINARY_DIR}/pch.cc "// Carries the precompiled header of all folders.\n")
   add_library(sublet_pch STATIC ${CMAKE_BINARY_DIR}/pch.cc)
   target_link_libraries(sublet_pch PRIVATE sublet_flags)
