@@ -157,7 +157,12 @@ def main():
         nvml = set()
         for path in pynvml:
             nvml |= set(re.findall(r'_nvmlGetFunctionPointer\("(nvml\w+)"\)', open(path).read()))
-        nvml |= {"nvmlInit", "nvmlInitWithFlags"}
+        nvml |= {"nvmlInit_v2", "nvmlInitWithFlags"}
+        # The Python module calls the newest form only; the library keeps the older ones.
+        for name in list(nvml):
+            found = re.fullmatch(r"(\w+)_v(\d+)", name)
+            if found:
+                nvml |= {found[1]} | {"%s_v%d" % (found[1], v) for v in range(2, int(found[2]))}
     write("cuda_symbols.inc", "Exports of libcuda.so.1 (CUDA 12.9, 13.0, 13.5).",
           "".join("SUBLET_SYMBOL(%s)\n" % n for n in sorted(names)))
     write("cuda_procs.inc", "What cuGetProcAddress answers for (name, ABI version, per-thread stream).",

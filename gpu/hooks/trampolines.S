@@ -6,9 +6,13 @@
 #error "the trampolines are written for x86-64"
 #endif
 
+#if !defined(SUBLET_SYMBOLS)
+#define SUBLET_SYMBOLS "gpu/hooks/cuda_symbols.inc"
+#endif
+
 .set sublet_counter, 0
 #define SUBLET_SYMBOL(name) .set sublet_index_##name, sublet_counter; .set sublet_counter, sublet_counter+1
-#include "gpu/hooks/cuda_symbols.inc"
+#include SUBLET_SYMBOLS
 #undef SUBLET_SYMBOL
 
 .text
@@ -76,7 +80,7 @@ sublet_trampoline_\name:
 .endm
 
 #define SUBLET_SYMBOL(name) sublet_trampoline name, sublet_index_##name
-#include "gpu/hooks/cuda_symbols.inc"
+#include SUBLET_SYMBOLS
 #undef SUBLET_SYMBOL
 
 .section .note.GNU-stack,"",@progbits
