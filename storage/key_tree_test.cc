@@ -16,6 +16,17 @@ EntryRef MakeTestEntry(const std::string& key, RowId row) {
   return EntryRef(entry.get());
 }
 
+// Keys of several shapes: long common beginnings, ends that differ by a zero byte, prefixes of others.
+std::string PickKey(std::mt19937& random) {
+  const std::string number = std::to_string(random() % 750);
+  switch (random() % 4) {
+    case 0: return "k" + number;
+    case 1: return "/registry/pods/default/some-long-name-" + number;
+    case 2: return "/registry/pods/" + std::string(random() % 12, 'x') + number.substr(0, 1);
+    default: return "k" + std::string(random() % 20, '\0') + number;
+  }
+}
+
 using Model = std::map<std::string, RowId>;
 
 void ExpectSame(const KeyTree& tree, const Model& model, std::mt19937& random) {
@@ -28,7 +39,7 @@ void ExpectSame(const KeyTree& tree, const Model& model, std::mt19937& random) {
   }
   ASSERT_EQ(wanted, model.end());
   for (int i = 0; i < 20; ++i) {
-    const std::string key = "k" + std::to_string(random() % 3000);
+    const std::string key = PickKey(random);
     const auto bound = model.lower_bound(key);
     EXPECT_EQ(tree.Rank(key), static_cast<std::size_t>(std::distance(model.begin(), bound)));
     KeyCursor cursor(tree, key);
@@ -53,7 +64,7 @@ TEST(KeyTree, AgreesWithAMapAndSnapshotsNeverChange) {
   for (int step = 0; step < 30'000; ++step) {
     // Grows, then shrinks to nothing, then grows again: every kind of split and join.
     const bool shrink = step / 6000 % 2 == 1;
-    const std::string key = "k" + std::to_string(random() % 3000);
+    const std::string key = PickKey(random);
     if (random() % 10 < (shrink ? 2u : 7u)) {
       const EntryRef replaced = tree.Set(MakeTestEntry(key, step));
       EXPECT_EQ(replaced ? 1u : 0u, model.count(key));
