@@ -61,6 +61,9 @@ SubGroupSpec TreeFrom(const Json& object) {
   SubGroupSpec spec;
   spec.name = Text(object, "name");
   spec.topology = ConstraintFrom(object);
+  if (object.contains("minSubGroup") && object.at("minSubGroup").is_number()) {
+    spec.min_sub_group = object.at("minSubGroup").get<int>();
+  }
   for (const Json& set : object.at("podSets")) {
     spec.pod_sets.push_back({Text(set, "name"), set.at("minAvailable").get<int>(), ConstraintFrom(set)});
   }
@@ -187,6 +190,9 @@ PodGroupSpec LoadGroup(const Json& job, bool started) {
   group.last_start = started ? kCaseNow - 60'000 : 0;
   if (job.contains("staleSeconds") && job.at("staleSeconds").is_number()) {
     group.stale_since = kCaseNow - static_cast<Millis>(job.at("staleSeconds").get<double>() * 1000);
+  }
+  if (job.contains("preemptionDelaySeconds") && job.at("preemptionDelaySeconds").is_number()) {
+    group.preemption_delay = static_cast<Millis>(job.at("preemptionDelaySeconds").get<double>() * 1000);
   }
   return group;
 }

@@ -47,6 +47,15 @@ void Engine::Apply(const PodGroupSpec& group) {
   if (!rules.preemptibility_field) {
     adapted.preemptibility.clear();
   }
+  if (!rules.min_sub_group) {
+    std::vector<SubGroupSpec*> all{&adapted.root};
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i]->min_sub_group.reset();
+      for (SubGroupSpec& child : all[i]->groups) {
+        all.push_back(&child);
+      }
+    }
+  }
   if (!rules.sub_groups) {
     // One set for all pods; its minimum is the sum of the leaves'.
     int least = 0;

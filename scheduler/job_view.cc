@@ -79,8 +79,103 @@ std::vector<std::size_t> AllInOrder(const Job& job, const JobView& view) {
   return PodSetOrder(job, view, all);
 }
 
+bool Full(const Job& job, const JobView& view, int set) {
+  return view.Active(job, static_cast<std::size_t>(set)) >= view.Minimum(job, static_cast<std::size_t>(set));
+}
+
+void SetsOf(const Job& job, int group, std::vector<int>* sets) {
+  const SubGroup& at = job.groups[static_cast<std::size_t>(group)];
+  sets->insert(sets->end(), at.pod_sets.begin(), at.pod_sets.end());
+  for (int child : at.groups) {
+    SetsOf(job, child, sets);
+  }
+}
+
+// Pod sets that the sub group still needs: of its children that are not satisfied the first ones that
+// have pods to place, in name order, as many as are missing. With `extra`, one more child.
+void NeededSets(const State& state, const Job& job, const JobView& view, int group, bool simulation, bool extra, std::vector<int>* needed) {
+  const SubGroup& at = job.groups[static_cast<std::size_t>(group)];
+  struct Child {
+    std::string name;
+    bool group;
+    int index;
+  };
+  std::vector<Child> open;
+  const auto full = [&](int set) { return Full(job, view, set); };
+  const auto placeable = [&](int set) {
+    int pods = view.Active(job, static_cast<std::size_t>(set));
+    for (TaskId id : view.Tasks(job, static_cast<std::size_t>(set))) {
+      pods += ShouldPlace(state.task(id), simulation) ? 1 : 0;
+    }
+    return pods >= view.Minimum(job, static_cast<std::size_t>(set));
+  };
+  const int children = static_cast<int>(at.pod_sets.size() + at.groups.size());
+  int missing = std::min(at.min_sub_group.value_or(children), children) + (extra ? 1 : 0);
+  for (int set : at.pod_sets) {
+    if (full(set)) {
+      --missing;
+    } else if (placeable(set)) {
+      open.push_back({job.pod_sets[static_cast<std::size_t>(set)].name, false, set});
+    }
+  }
+  for (int child : at.groups) {
+    if (TreeSatisfied(job, child, full)) {
+      --missing;
+    } else if (TreeSatisfied(job, child, placeable)) {
+      open.push_back({job.groups[static_cast<std::size_t>(child)].name, true, child});
+    }
+  }
+  std::sort(open.begin(), open.end(), [](const Child& a, const Child& b) { return a.name < b.name; });
+  for (const Child& child : open) {
+    if (missing-- <= 0) {
+      return;
+    }
+    if (child.group) {
+      NeededSets(state, job, view, child.index, simulation, false, needed);
+    } else {
+      needed->push_back(child.index);
+    }
+  }
+}
+
+// The batch of a group that does not need all of its parts: what is missing, else one more part, else
+// one more pod of a part that has its minimum.
+std::vector<TaskId> OptionalBatch(const State& state, const JobView& view, bool simulation) {
+  const Job& job = state.job(view.job);
+  std::vector<int> sets;
+  NeededSets(state, job, view, 0, simulation, false, &sets);
+  if (sets.empty()) {
+    NeededSets(state, job, view, 0, simulation, true, &sets);
+  }
+  const bool one = sets.empty();
+  if (one) {
+    for (std::size_t i = 0; i < job.pod_sets.size(); ++i) {
+      if (Full(job, view, static_cast<int>(i))) {
+        sets.push_back(static_cast<int>(i));
+      }
+    }
+  }
+  std::vector<TaskId> batch;
+  for (std::size_t i : PodSetOrder(job, view, sets)) {
+    int left = one ? 1 : view.Minimum(job, i) - view.Active(job, i);
+    for (TaskId id : view.Tasks(job, i)) {
+      if (left > 0 && ShouldPlace(state.task(id), simulation)) {
+        batch.push_back(id);
+        --left;
+      }
+    }
+    if (one && !batch.empty()) {
+      break;
+    }
+  }
+  return batch;
+}
+
 std::vector<TaskId> ComputeBatch(const State& state, const JobView& view, bool simulation) {
   const Job& job = state.job(view.job);
+  if (job.optional_groups && !view.part) {
+    return OptionalBatch(state, view, simulation);
+  }
   int below = 0;
   for (std::size_t i = 0; i < job.pod_sets.size(); ++i) {
     below += view.Active(job, i) < view.Minimum(job, i) ? 1 : 0;
@@ -140,6 +235,34 @@ Quota BatchRequest(const State& state, const JobView& view) {
   return sum;
 }
 
+namespace {
+
+// The last child of the root that could go while the root keeps its minimum; empty when none can.
+std::vector<int> SurplusSets(const Job& job, const JobView& view) {
+  const SubGroup& root = job.groups[0];
+  const auto full = [&](int set) { return Full(job, view, set); };
+  std::vector<std::pair<std::string, std::vector<int>>> satisfied;
+  for (int set : root.pod_sets) {
+    if (full(set)) {
+      satisfied.push_back({job.pod_sets[static_cast<std::size_t>(set)].name, {set}});
+    }
+  }
+  for (int child : root.groups) {
+    if (TreeSatisfied(job, child, full)) {
+      std::vector<int> sets;
+      SetsOf(job, child, &sets);
+      satisfied.push_back({job.groups[static_cast<std::size_t>(child)].name, std::move(sets)});
+    }
+  }
+  const int children = static_cast<int>(root.pod_sets.size() + root.groups.size());
+  if (static_cast<int>(satisfied.size()) <= root.min_sub_group.value_or(children)) {
+    return {};
+  }
+  return std::max_element(satisfied.begin(), satisfied.end())->second;
+}
+
+}  // namespace
+
 std::pair<std::vector<TaskId>, bool> EvictionUnit(const State& state, const JobView& view) {
   const Job& job = state.job(view.job);
   bool above = false;
@@ -152,6 +275,11 @@ std::pair<std::vector<TaskId>, bool> EvictionUnit(const State& state, const JobV
   std::reverse(order.begin(), order.end());
   if (above) {
     order.resize(1);
+  } else if (job.optional_groups) {
+    const std::vector<int> surplus = SurplusSets(job, view);
+    if (!surplus.empty()) {
+      order.assign(surplus.begin(), surplus.end());
+    }
   }
   std::vector<TaskId> unit;
   for (std::size_t i : order) {
@@ -171,31 +299,36 @@ std::pair<std::vector<TaskId>, bool> EvictionUnit(const State& state, const JobV
 
 Fill FillOf(const State& state, const JobView& view) {
   const Job& job = state.job(view.job);
-  bool exact = true;
-  for (std::size_t i = 0; i < job.pod_sets.size(); ++i) {
-    const int active = view.Active(job, i);
-    const int minimum = view.Minimum(job, i);
-    if (active < minimum) {
-      return Fill::kBelow;
-    }
-    exact = exact && active == minimum;
+  const auto full = [&](int set) { return Full(job, view, set); };
+  if (!TreeSatisfied(job, 0, full)) {
+    return Fill::kBelow;
   }
-  return exact ? Fill::kExact : Fill::kAbove;
+  for (std::size_t i = 0; i < job.pod_sets.size(); ++i) {
+    if (view.Active(job, i) > view.Minimum(job, i)) {
+      return Fill::kAbove;
+    }
+  }
+  return job.optional_groups && !SurplusSets(job, view).empty() ? Fill::kAbove : Fill::kExact;
 }
 
 bool GangSatisfied(const Job& job) {
-  return std::all_of(job.pod_sets.begin(), job.pod_sets.end(),
-                     [](const PodSet& set) { return set.active_used >= set.min_available; });
+  return TreeSatisfied(job, 0, [&](int set) {
+    const PodSet& pods = job.pod_sets[static_cast<std::size_t>(set)];
+    return pods.active_used >= pods.min_available;
+  });
 }
 
 bool ReadyForScheduling(const Job& job) {
-  return std::all_of(job.pod_sets.begin(), job.pod_sets.end(),
-                     [](const PodSet& set) { return set.alive - set.gated >= set.min_available; });
+  return TreeSatisfied(job, 0, [&](int set) {
+    const PodSet& pods = job.pod_sets[static_cast<std::size_t>(set)];
+    return pods.alive - pods.gated >= pods.min_available;
+  });
 }
 
 bool IsElastic(const Job& job) {
-  return std::any_of(job.pod_sets.begin(), job.pod_sets.end(),
-                     [](const PodSet& set) { return set.min_available < static_cast<int>(set.tasks.size()); });
+  return job.optional_groups || std::any_of(job.pod_sets.begin(), job.pod_sets.end(), [](const PodSet& set) {
+    return set.min_available < static_cast<int>(set.tasks.size());
+  });
 }
 
 bool IsStale(const Job& job) { return job.succeeded == 0 && job.active_used > 0 && !GangSatisfied(job); }

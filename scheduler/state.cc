@@ -127,7 +127,9 @@ void State::ReindexJobSets(JobId id) {
   keep(active_jobs, j.active_allocated > 0, &j.in_active);
   bool stale = j.succeeded == 0 && j.active_used > 0;
   if (stale) {
-    stale = std::any_of(j.pod_sets.begin(), j.pod_sets.end(), [](const PodSet& s) { return s.active_used < s.min_available; });
+    stale = !TreeSatisfied(j, 0, [&](int set) {
+      return j.pod_sets[static_cast<std::size_t>(set)].active_used >= j.pod_sets[static_cast<std::size_t>(set)].min_available;
+    });
   }
   keep(stale_jobs, stale, &j.in_stale);
 }

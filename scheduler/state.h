@@ -6,6 +6,7 @@
 // Threads: one, the scheduler's.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -173,6 +174,7 @@ struct Job {
   Millis created = 0, last_start = 0, stale_since = 0, last_eviction = 0;
   std::optional<Millis> preemption_delay, staleness_grace;
   int scheduling_backoff = -1;
+  bool optional_groups = false;  // some sub group needs only a part of its children
   int total = 0, active_allocated = 0, pending = 0, succeeded = 0, active_used = 0;
   std::int64_t memory_requests = 0;
   Quota held{};                 // requests of the tasks that count for quota
@@ -191,6 +193,21 @@ struct Job {
   mutable std::vector<TaskId> batch;
   mutable Quota batch_request{};
 };
+
+// True when the sub group has its minimum: as many children as it needs, by `full` of a pod set's index.
+template <typename F>
+bool TreeSatisfied(const Job& job, int group, const F& full) {
+  const SubGroup& at = job.groups[static_cast<std::size_t>(group)];
+  int have = 0;
+  for (int set : at.pod_sets) {
+    have += full(set) ? 1 : 0;
+  }
+  for (int child : at.groups) {
+    have += TreeSatisfied(job, child, full) ? 1 : 0;
+  }
+  const int children = static_cast<int>(at.pod_sets.size() + at.groups.size());
+  return have >= std::min(at.min_sub_group.value_or(children), children);
+}
 
 struct Queue {
   QueueSpec spec;

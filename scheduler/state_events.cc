@@ -327,6 +327,9 @@ void State::RebuildTree(Job& j, const SubGroupSpec& root) {
     j.pod_sets.push_back(added);
     j.groups[0].pod_sets.push_back(0);
   }
+  j.optional_groups = std::any_of(j.groups.begin(), j.groups.end(), [](const SubGroup& group) {
+    return group.min_sub_group.has_value() && *group.min_sub_group < static_cast<int>(group.groups.size() + group.pod_sets.size());
+  });
   j.total = j.active_allocated = j.pending = j.succeeded = j.active_used = 0;
   j.memory_requests = 0;
   j.held = Quota{};
