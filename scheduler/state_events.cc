@@ -83,6 +83,23 @@ void State::FillNode(NodeId id, const NodeSpec& spec) {
     node.scalars.push_back({names.Intern(name), amount, amount, 0});
   }
   node.groups.clear();
+  // What others (another tenant, a pod that is not ours) hold of a device is a share nobody here can move.
+  for (const GpuDevice& device : spec.devices) {
+    const std::int64_t others = device.healthy ? device.memory_bytes - device.free_bytes : device.memory_bytes;
+    if (others <= 0) {
+      continue;
+    }
+    constexpr std::int64_t kMiB = INT64_C(1) << 20;
+    GpuGroup group{group_names.Intern(device.uuid)};
+    group.active = device.healthy ? std::min((others + kMiB - 1) / kMiB, node.gpu_memory) : node.gpu_memory;
+    group.users = 1;
+    node.groups.push_back(group);
+    h.idle[kGpu] -= kDevice;
+    h.has_groups = true;
+  }
+  std::sort(node.groups.begin(), node.groups.end(), [this](const GpuGroup& a, const GpuGroup& b) {
+    return group_names.Name(a.name) < group_names.Name(b.name);
+  });
   // Placements are accounted again against the new amounts; a group's share may have changed with them.
   std::vector<std::pair<TaskId, std::size_t>> done;
   for (TaskId occupant : node.tasks) {
