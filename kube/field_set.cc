@@ -20,64 +20,61 @@ Json WithSelf(Json::object_t below, bool self) {
   return Json(std::move(below));
 }
 
-// Combines two nodes level by level. `keep_self` decides on the path itself, `one_side` on what only
-// `a` has below it.
-enum class Mode : std::uint8_t { kDifference, kRecursiveDifference, kIntersection };
-
-Json Combine(const Json& a, const Json& b, Mode mode, bool is_root) {
-  const bool self_a = !is_root && HasSelf(a);
-  const bool self_b = !is_root && HasSelf(b);
-  bool self = false;
-  if (mode == Mode::kIntersection) {
-    self = self_a && self_b;
-  } else {
-    if (mode == Mode::kRecursiveDifference && self_b) {
-      return nullptr;
-    }
-    self = self_a && !self_b;
-  }
+Json Intersect(const Json& a, const Json& b, bool is_root) {
   Json::object_t below;
-  const auto& left = a.get_ref<const Json::object_t&>();
   const auto& right = b.get_ref<const Json::object_t&>();
-  for (const auto& [step, child] : left) {
-    if (step == ".") {
-      continue;
-    }
+  for (const auto& [step, child] : a.get_ref<const Json::object_t&>()) {
     const auto other = right.find(step);
-    if (other == right.end()) {
-      if (mode != Mode::kIntersection) {
-        below.emplace_hint(below.end(), step, child);
-      }
+    if (step == "." || other == right.end()) {
       continue;
     }
-    Json combined = Combine(child, other->second, mode, false);
-    if (!combined.is_null()) {
-      below.emplace_hint(below.end(), step, std::move(combined));
+    Json both = Intersect(child, other->second, false);
+    if (!both.is_null()) {
+      below.emplace_hint(below.end(), step, std::move(both));
     }
   }
-  return WithSelf(std::move(below), self);
+  return WithSelf(std::move(below), !is_root && HasSelf(a) && HasSelf(b));
 }
 
-Json Run(const FieldSet& a, const FieldSet& b, Mode mode) {
-  if (IsEmptySet(a)) {
-    return nullptr;
+// Takes `b` out of `a`; true when nothing is left of `a`.
+bool SubtractFrom(const Json& b, bool recursive, bool is_root, Json* a) {
+  const bool self_b = !is_root && HasSelf(b);
+  if (recursive && self_b) {
+    return true;
   }
-  if (IsEmptySet(b)) {
-    return mode == Mode::kIntersection ? Json() : a;
-  }
-  return Combine(a, b, mode, true);
-}
-
-void UnionInto(Json* a, const Json& b, bool is_root) {
-  const bool self = !is_root && (HasSelf(*a) || HasSelf(b));
+  const bool was_self = !is_root && HasSelf(*a);
   auto& left = a->get_ref<Json::object_t&>();
   for (const auto& [step, child] : b.get_ref<const Json::object_t&>()) {
     if (step == ".") {
       continue;
     }
-    const auto [at, inserted] = left.try_emplace(step, child);
-    if (!inserted) {
-      UnionInto(&at->second, child, false);
+    const auto mine = left.find(step);
+    if (mine != left.end() && SubtractFrom(child, recursive, false, &mine->second)) {
+      left.erase(mine);
+    }
+  }
+  if (self_b) {
+    left.erase(".");
+    return left.empty();
+  }
+  if (was_self && left.size() == 1 && left.begin()->first == ".") {
+    left.clear();  // a path with nothing below is written {}
+  }
+  return left.empty() && !was_self;
+}
+
+void UnionInto(Json* a, Json b, bool is_root) {
+  const bool self = !is_root && (HasSelf(*a) || HasSelf(b));
+  auto& left = a->get_ref<Json::object_t&>();
+  for (auto& [step, child] : b.get_ref<Json::object_t&>()) {
+    if (step == ".") {
+      continue;
+    }
+    const auto at = left.lower_bound(step);
+    if (at == left.end() || at->first != step) {
+      left.emplace_hint(at, step, std::move(child));
+    } else {
+      UnionInto(&at->second, std::move(child), false);
     }
   }
   if (self && !left.empty()) {
@@ -102,20 +99,34 @@ void Visit(const Json& node, const std::string& prefix,
 
 }  // namespace
 
-FieldSet SetDifference(const FieldSet& a, const FieldSet& b) { return Run(a, b, Mode::kDifference); }
-FieldSet SetIntersection(const FieldSet& a, const FieldSet& b) {
-  return Run(a, b, Mode::kIntersection);
-}
-FieldSet SetRecursiveDifference(const FieldSet& a, const FieldSet& b) {
-  return Run(a, b, Mode::kRecursiveDifference);
+void Subtract(const FieldSet& b, FieldSet* a) {
+  if (!IsEmptySet(*a) && !IsEmptySet(b) && SubtractFrom(b, false, true, a)) {
+    *a = nullptr;
+  }
 }
 
-FieldSet SetUnion(FieldSet a, const FieldSet& b) {
+void SubtractBelow(const FieldSet& b, FieldSet* a) {
+  if (!IsEmptySet(*a) && !IsEmptySet(b) && SubtractFrom(b, true, true, a)) {
+    *a = nullptr;
+  }
+}
+
+FieldSet SetDifference(const FieldSet& a, const FieldSet& b) {
+  FieldSet out = a;
+  Subtract(b, &out);
+  return IsEmptySet(out) ? FieldSet() : out;
+}
+
+FieldSet SetIntersection(const FieldSet& a, const FieldSet& b) {
+  return IsEmptySet(a) || IsEmptySet(b) ? FieldSet() : Intersect(a, b, true);
+}
+
+FieldSet SetUnion(FieldSet a, FieldSet b) {
   if (IsEmptySet(a)) {
     return b;
   }
   if (!IsEmptySet(b)) {
-    UnionInto(&a, b, true);
+    UnionInto(&a, std::move(b), true);
   }
   return a;
 }

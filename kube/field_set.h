@@ -23,9 +23,12 @@ inline bool IsEmptySet(const FieldSet& set) { return !set.is_object() || set.emp
 // What is in `a` and not in `b`; in both; in either.
 FieldSet SetDifference(const FieldSet& a, const FieldSet& b);
 FieldSet SetIntersection(const FieldSet& a, const FieldSet& b);
-FieldSet SetUnion(FieldSet a, const FieldSet& b);
+// Takes both apart; the cheaper order is found by the caller: what is moved costs nothing.
+FieldSet SetUnion(FieldSet a, FieldSet b);
+// The same in place; costs what `b` holds, not what `a` does.
+void Subtract(const FieldSet& b, FieldSet* a);
 // Drops the paths of `b` and everything below them.
-FieldSet SetRecursiveDifference(const FieldSet& a, const FieldSet& b);
+void SubtractBelow(const FieldSet& b, FieldSet* a);
 // Adds a parent to the set for every named field that has something below it.
 FieldSet EnsureNamedFields(schema::Type type, const FieldSet& set);
 // Every path, members of a level before what is below it: ".spec.ports[port=80]".

@@ -23,7 +23,13 @@ void Attach(std::string step, Json child, Json* node) {
   if (!node->is_object()) {
     *node = Json::object();
   }
-  (*node)[std::move(step)] = std::move(child);
+  // Steps come in order but for the items of lists, so the end is the likely place.
+  auto& object = node->get_ref<Json::object_t&>();
+  if (object.empty() || object.rbegin()->first < step) {
+    object.emplace_hint(object.end(), std::move(step), std::move(child));
+  } else {
+    object.insert_or_assign(std::move(step), std::move(child));
+  }
 }
 
 // Returns the node for `value`: null when neither it nor anything below is in the set.
@@ -223,8 +229,8 @@ Nodes Compare(Type type, const Json* before, const Json* after) {
     (void)CompareAs(left, before, after, &nodes);
     Nodes second;
     leaf = CompareAs(right, before, after, &second);
-    nodes.added = SetUnion(std::move(nodes.added), second.added);
-    nodes.removed = SetUnion(std::move(nodes.removed), second.removed);
+    nodes.added = SetUnion(std::move(nodes.added), std::move(second.added));
+    nodes.removed = SetUnion(std::move(nodes.removed), std::move(second.removed));
     if (!second.modified.is_null()) {
       AddSelf(&nodes.modified);
     }

@@ -1,5 +1,7 @@
 #include "kube/field_set_path.h"
 
+#include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "kube/field_error.h"
@@ -64,6 +66,77 @@ View Look(Type type, const Json* value) {
 
 std::string FieldStep(std::string_view name) { return std::string("f:").append(name); }
 
+namespace {
+
+// One key field of an item: its JSON, from the item or from the schema's default.
+struct KeyPart {
+  std::string_view name;
+  const Json* value = nullptr;
+  std::string_view default_text;
+};
+constexpr std::size_t kKeysMax = 16;  // more key fields than any schema has; further ones are ignored
+
+std::size_t SplitKeys(std::string_view left, std::array<KeyPart, kKeysMax>* parts) {
+  std::size_t count = 0;
+  while (!left.empty() && count < kKeysMax) {
+    const std::size_t comma = std::min(left.find(','), left.size());
+    (*parts)[count++].name = left.substr(0, comma);
+    left.remove_prefix(std::min(comma + 1, left.size()));
+  }
+  return count;
+}
+
+std::string NoKeys(const std::array<KeyPart, kKeysMax>& parts, std::size_t count) {
+  std::string list;
+  for (std::size_t i = 0; i < count; ++i) {
+    list.append(list.empty() ? "" : " ").append(GoQuote(parts[i].name));
+  }
+  return "associative list with keys has an element that omits all key fields [" + list +
+         "] (and doesn't have default values for any key fields)";
+}
+
+std::optional<std::string> KeyStep(const View& list, const Json& item, std::string* problem) {
+  std::array<KeyPart, kKeysMax> parts;
+  const std::size_t count = SplitKeys(list.type.list_keys(), &parts);
+  const Type element = list.Item();
+  bool any = false;
+  for (std::size_t i = 0; i < count; ++i) {
+    parts[i].value = Find(item, {parts[i].name});
+    if (parts[i].value == nullptr && element && element.kind() == ValueKind::kStruct) {
+      if (const schema::Field field = element.FindField(parts[i].name)) {
+        parts[i].default_text = field.default_text();
+      }
+    }
+    any |= parts[i].value != nullptr || !parts[i].default_text.empty();
+  }
+  if (!any) {
+    if (problem != nullptr) {
+      *problem = NoKeys(parts, count);
+    }
+    return std::nullopt;
+  }
+  std::sort(parts.begin(), parts.begin() + count,
+            [](const KeyPart& a, const KeyPart& b) { return a.name < b.name; });
+  std::string step = "k:{";
+  for (std::size_t i = 0; i < count; ++i) {
+    if (parts[i].value == nullptr && parts[i].default_text.empty()) {
+      continue;
+    }
+    step.append(step.size() == 3 ? "" : ",");
+    AppendJsonString(parts[i].name, &step);
+    step.push_back(':');
+    if (parts[i].value != nullptr) {
+      AppendJson(*parts[i].value, &step);
+    } else {
+      step.append(parts[i].default_text);
+    }
+  }
+  step.push_back('}');
+  return step;
+}
+
+}  // namespace
+
 std::optional<std::string> ItemStep(const View& list, const Json& item, std::string* problem) {
   const auto fail = [&](const char* why) {
     if (problem != nullptr) {
@@ -89,35 +162,7 @@ std::optional<std::string> ItemStep(const View& list, const Json& item, std::str
   if (!item.is_object()) {
     return fail("associative list with keys may not have non-map elements");
   }
-  Json keys = Json::object();
-  const Type element = list.Item();
-  for (std::string_view left = list.type.list_keys(); !left.empty();) {
-    const std::size_t comma = std::min(left.find(','), left.size());
-    const std::string_view key = left.substr(0, comma);
-    left.remove_prefix(std::min(comma + 1, left.size()));
-    if (const Json* value = Find(item, {key})) {
-      keys[std::string(key)] = *value;
-    } else if (element && element.kind() == ValueKind::kStruct) {
-      const schema::Field field = element.FindField(key);
-      if (field && !field.default_text().empty()) {
-        keys[std::string(key)] = *ParseJson(field.default_text());
-      }
-    }
-  }
-  if (keys.empty()) {
-    if (problem != nullptr) {
-      std::string list_text;
-      for (std::string_view left = list.type.list_keys(); !left.empty();) {
-        const std::size_t comma = std::min(left.find(','), left.size());
-        list_text.append(list_text.empty() ? "" : " ").append(GoQuote(left.substr(0, comma)));
-        left.remove_prefix(std::min(comma + 1, left.size()));
-      }
-      *problem = "associative list with keys has an element that omits all key fields [" +
-                 list_text + "] (and doesn't have default values for any key fields)";
-    }
-    return std::nullopt;
-  }
-  return "k:" + Dump(keys);
+  return KeyStep(list, item, problem);
 }
 
 std::string PrintStep(std::string_view step) {

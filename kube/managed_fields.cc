@@ -37,13 +37,14 @@ struct Entry {
 };
 using Entries = std::vector<Entry>;
 
-// False when some entry is malformed; then none counts.
-bool Decode(const Json* list, Entries* entries) {
+// Takes a list of entries apart. What clients send is checked: false when some entry is malformed,
+// then none counts. What is stored was checked when it came.
+bool Decode(Json list, bool trusted, Entries* entries) {
   entries->clear();
-  if (list == nullptr || !list->is_array()) {
+  if (!list.is_array()) {
     return true;
   }
-  for (const Json& one : *list) {
+  for (Json& one : list) {
     Entry entry;
     entry.manager = FindString(one, {"manager"});
     const std::string_view operation = FindString(one, {"operation"});
@@ -51,13 +52,13 @@ bool Decode(const Json* list, Entries* entries) {
     entry.api_version = FindString(one, {"apiVersion"});
     entry.subresource = FindString(one, {"subresource"});
     entry.time = FindString(one, {"time"});
-    const Json* fields = Find(one, {"fieldsV1"});
+    Json* fields = Find(one, {"fieldsV1"});
     if ((!entry.apply && operation != "Update") || FindString(one, {"fieldsType"}) != "FieldsV1" ||
-        fields == nullptr || !IsFieldSet(*fields)) {
+        fields == nullptr || !fields->is_object() || (!trusted && !IsFieldSet(*fields))) {
       entries->clear();
       return false;
     }
-    entry.fields = *fields;
+    entry.fields = std::move(*fields);
     const auto same = std::find_if(entries->begin(), entries->end(),
                                    [&](const Entry& other) { return other.SameAs(entry); });
     if (same != entries->end()) {
@@ -67,6 +68,15 @@ bool Decode(const Json* list, Entries* entries) {
     }
   }
   return true;
+}
+
+// The same from an object that stays as it is.
+Entries DecodeStored(const Json* object) {
+  Entries entries;
+  if (const Json* list = object == nullptr ? nullptr : Find(*object, {"metadata", "managedFields"})) {
+    (void)Decode(*list, true, &entries);
+  }
+  return entries;
 }
 
 void Encode(Entries entries, Json* object) {
@@ -114,8 +124,8 @@ const FieldSet& NeverTracked() {
 
 // What a write through this (sub)resource cannot change and therefore does not own.
 FieldSet ResetFields(const FieldManagerContext& context) {
-  if (context.subresource.empty()) {
-    return context.has_status ? FieldSet{{"f:status", Json::object()}} : FieldSet();
+  if (context.subresource.empty() && context.has_status) {
+    return {{"f:status", Json::object()}};
   }
   if (context.subresource != "status") {
     return nullptr;
@@ -139,11 +149,9 @@ FieldSet ResetFields(const FieldManagerContext& context) {
 }
 
 void Filter(const FieldSet& reset, FieldChanges* changes) {
-  if (!IsEmptySet(reset)) {
-    changes->added = SetRecursiveDifference(changes->added, reset);
-    changes->modified = SetRecursiveDifference(changes->modified, reset);
-    changes->removed = SetRecursiveDifference(changes->removed, reset);
-  }
+  SubtractBelow(reset, &changes->added);
+  SubtractBelow(reset, &changes->modified);
+  SubtractBelow(reset, &changes->removed);
 }
 
 void DropUnservedVersions(const FieldManagerContext& context, Entries* entries) {
@@ -153,19 +161,11 @@ void DropUnservedVersions(const FieldManagerContext& context, Entries* entries) 
   }
 }
 
-// Takes the paths of `changed` and `removed` from every entry but `except`.
-void TakeFromOthers(const FieldSet& changed, const FieldSet& removed, const Entry* except,
-                    Entries* entries) {
+// Takes the paths of `changed` and `removed` from every entry.
+void TakeFromAll(const FieldSet& changed, const FieldSet& removed, Entries* entries) {
   for (Entry& entry : *entries) {
-    if (&entry == except) {
-      continue;
-    }
-    if (!IsEmptySet(changed)) {
-      entry.fields = SetDifference(entry.fields, changed);
-    }
-    if (!IsEmptySet(removed)) {
-      entry.fields = SetDifference(entry.fields, removed);
-    }
+    Subtract(changed, &entry.fields);
+    Subtract(removed, &entry.fields);
   }
 }
 
@@ -204,7 +204,7 @@ void CapUpdateManagers(Entries* entries) {
     Entry& bucket = (*entries)[first->second];
     bucket.manager = "ancient-changes";
     bucket.subresource.clear();
-    bucket.fields = SetUnion(std::move(bucket.fields), entry.fields);
+    bucket.fields = SetUnion(std::move(bucket.fields), std::move(entry.fields));
     bucket.time = entry.time;
     entry.fields = nullptr;
     --left;
@@ -216,9 +216,9 @@ void Track(const FieldManagerContext& context, const Json& live, const Json& obj
            const std::string& manager, const std::string& time, Entries* entries) {
   FieldChanges changes = CompareTyped(context.type, live, object);
   Filter(ResetFields(context), &changes);
-  FieldSet changed = SetUnion(std::move(changes.modified), changes.added);
-  TakeFromOthers(changed, changes.removed, nullptr, entries);
-  changed = SetDifference(changed, NeverTracked());
+  FieldSet changed = SetUnion(std::move(changes.added), std::move(changes.modified));
+  TakeFromAll(changed, changes.removed, entries);
+  Subtract(NeverTracked(), &changed);
   if (!IsEmptySet(changed)) {
     Entry mine;
     mine.manager = manager.empty() ? "unknown" : manager;
@@ -226,7 +226,7 @@ void Track(const FieldManagerContext& context, const Json& live, const Json& obj
     mine.subresource = context.subresource;
     mine.time = time;
     if (Entry* entry = FindEntry(entries, mine)) {
-      entry->fields = SetUnion(std::move(changed), entry->fields);
+      entry->fields = SetUnion(std::move(entry->fields), std::move(changed));
       entry->time = time;
     } else {
       mine.fields = std::move(changed);
@@ -294,7 +294,8 @@ class Apply {
     mine_.apply = true;
     mine_.api_version = context.gvk.ApiVersion();
     mine_.subresource = context.subresource;
-    mine_.fields = SetRecursiveDifference(FieldsOf(context.type, config), ResetFields(context));
+    mine_.fields = FieldsOf(context.type, config);
+    SubtractBelow(ResetFields(context), &mine_.fields);
   }
 
   // Sets `merged` and `entries` (others' and mine); returns the conflicts, which stand only when
@@ -306,19 +307,20 @@ class Apply {
       last = std::move(*old);
       entries.erase(entries.begin() + (old - entries.data()));
     }
-    if (!IsEmptySet(last.fields)) {
+    // When all that was applied before is applied again there is nothing to remove.
+    if (!IsEmptySet(SetDifference(last.fields, mine_.fields))) {
       *merged = Prune(*merged, last.fields, entries);
     }
     FieldChanges changes = CompareTyped(context_.type, live_, *merged);
     Filter(ResetFields(context_), &changes);
-    const FieldSet changed = SetUnion(std::move(changes.modified), changes.added);
+    const FieldSet changed = SetUnion(std::move(changes.added), std::move(changes.modified));
     std::vector<Conflict> conflicts;
     if (!force) {
       conflicts = Conflicts(changed, &entries);
     }
-    TakeFromOthers(changed, changes.removed, nullptr, &entries);
+    TakeFromAll(changed, changes.removed, &entries);
     Entry mine = mine_;
-    mine.fields = SetDifference(mine.fields, NeverTracked());
+    Subtract(NeverTracked(), &mine.fields);
     mine.time = last.time;
     entries.push_back(std::move(mine));
     *result = std::move(entries);
@@ -419,24 +421,35 @@ void TrackUpdate(const FieldManagerContext& context, const Json* live, const std
                  Json* object) {
   const Json* stored = live == nullptr ? nullptr : Find(*live, {"metadata", "managedFields"});
   Json& metadata = EnsureObject(object, "metadata");
-  const Json* sent = Find(metadata, {"managedFields"});
+  Json sent;
+  if (Json* list = Find(metadata, {"managedFields"})) {
+    sent = std::move(*list);
+    EraseMember(&metadata, "managedFields");
+  }
   Entries entries;
   const bool main_resource = context.subresource.empty();
-  if (!main_resource || !IsReset(sent)) {
-    const bool valid = main_resource && Decode(sent, &entries) && !entries.empty();
-    if (!valid && !Decode(stored, &entries)) {
-      entries.clear();
+  if (!main_resource || !IsReset(&sent)) {
+    // Most writers send back what they read: then the entries are known to be good.
+    const bool unchanged = stored != nullptr && sent == *stored;
+    const bool valid = (main_resource || unchanged) &&
+                       Decode(std::move(sent), unchanged, &entries) && !entries.empty();
+    if (!valid) {
+      entries = DecodeStored(live);
     }
   }
   // An object without entries is not tracked from the middle of its life.
   const bool tracked = !entries.empty() || live == nullptr;
-  EraseMember(&metadata, "managedFields");
   if (!tracked) {
     return;
   }
   DropUnservedVersions(context, &entries);
-  const Json before = live == nullptr ? EmptyObject(context) : WithoutManagedFields(*live);
-  Track(context, before, *object, manager, FormatTime(context.now), &entries);
+  // The stored entries themselves show up as removed; nobody owns them, so that says nothing.
+  const std::string now = FormatTime(context.now);
+  if (live == nullptr) {
+    Track(context, EmptyObject(context), *object, manager, now, &entries);
+  } else {
+    Track(context, *live, *object, manager, now, &entries);
+  }
   Encode(std::move(entries), object);
 }
 
@@ -456,10 +469,7 @@ Result<Json> ApplyObject(const FieldManagerContext& context, const Json* live, c
                        checked.error().message())};
   }
   const Json before = live == nullptr ? EmptyObject(context) : WithoutManagedFields(*live);
-  Entries stored;
-  if (live != nullptr && !Decode(Find(*live, {"metadata", "managedFields"}), &stored)) {
-    stored.clear();
-  }
+  Entries stored = DecodeStored(live);
   const std::string now = FormatTime(context.now);
   if (stored.empty() && live != nullptr) {
     Track(context, EmptyObject(context), before, "before-first-apply", now, &stored);
@@ -468,7 +478,7 @@ Result<Json> ApplyObject(const FieldManagerContext& context, const Json* live, c
   Apply apply(context, before, config, manager);
   Json merged;
   Entries entries;
-  std::vector<Conflict> conflicts = apply.Run(stored, force, &merged, &entries);
+  std::vector<Conflict> conflicts = apply.Run(std::move(stored), force, &merged, &entries);
   if (!conflicts.empty() && manager == "kubectl") {
     std::vector<std::string> allowed;
     ForEachPath(AllowedByLastApplied(context, before),

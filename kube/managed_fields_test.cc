@@ -199,7 +199,12 @@ TEST(FieldSet, SetAlgebra) {
   const Json a = Json::parse(R"({"f:x":{".":{},"f:y":{}},"f:z":{}})");
   const Json b = Json::parse(R"({"f:x":{}})");
   EXPECT_EQ(SetDifference(a, b), Json::parse(R"({"f:x":{"f:y":{}},"f:z":{}})"));
-  EXPECT_EQ(SetRecursiveDifference(a, b), Json::parse(R"({"f:z":{}})"));
+  Json below = a;
+  SubtractBelow(b, &below);
+  EXPECT_EQ(below, Json::parse(R"({"f:z":{}})"));
+  Json child = a;
+  Subtract(Json::parse(R"({"f:x":{"f:y":{}}})"), &child);
+  EXPECT_EQ(child, Json::parse(R"({"f:x":{},"f:z":{}})"));
   EXPECT_EQ(SetIntersection(a, b), b);
   EXPECT_EQ(SetUnion(b, Json::parse(R"({"f:x":{"f:y":{}},"f:z":{}})")), a);
   EXPECT_EQ(SetDifference(a, a), Json());
