@@ -105,9 +105,9 @@ class HijackSession final : public StreamSession {
 };
 
 Result<std::unique_ptr<StreamSession>> Open(const UnixHttp& http, EngineRequest request,
-                                            HijackSession::Target target) {
+                                            HijackSession::Target target, Canceller* cancel) {
   EngineResponse head;
-  SUBLET_TRY(auto hijack, http.OpenHijack(request, &head));
+  SUBLET_TRY(auto hijack, http.OpenHijack(request, &head, cancel));
   if (hijack == nullptr) {
     return Failed(head);
   }
@@ -144,7 +144,7 @@ Result<std::unique_ptr<StreamSession>> StartExec(const UnixHttp& http, const std
   target.resize_path = "/v1.41/exec/" + exec_id + "/resize";
   target.exec_id = exec_id;
   target.tty = spec.tty;
-  return Open(http, std::move(start), std::move(target));
+  return Open(http, std::move(start), std::move(target), spec.cancel);
 }
 
 Result<std::unique_ptr<StreamSession>> StartAttach(const UnixHttp& http, const std::string& id,
@@ -159,14 +159,15 @@ Result<std::unique_ptr<StreamSession>> StartAttach(const UnixHttp& http, const s
   HijackSession::Target target;
   target.resize_path = "/v1.41/containers/" + id + "/resize";
   target.tty = spec.tty;
-  return Open(http, std::move(request), std::move(target));
+  return Open(http, std::move(request), std::move(target), nullptr);
 }
 
 Result<ExecOutput> RunExec(ContainerEngine& engine, const std::string& id,
                            const std::vector<std::string>& argv, Deadline deadline,
-                           std::size_t output_bytes_max) {
+                           std::size_t output_bytes_max, Canceller* cancel) {
   ExecSpec spec;
   spec.argv = argv;
+  spec.cancel = cancel;
   SUBLET_TRY(auto session, engine.Exec(id, spec));
   ExecOutput out;
   for (;;) {

@@ -192,6 +192,12 @@ ContainerState ParseContainer(const Json& inspect) {
   if (const auto path = FindString(inspect, {"HostConfig", "LogConfig", "Path"}); !path.empty()) {
     state.log_path = path;
   }
+  // Podman names its bundle; Docker's is where containerd keeps the tasks of its namespace.
+  if (const auto config = FindString(inspect, {"OCIConfigPath"}); !config.empty()) {
+    state.bundle = config.substr(0, config.rfind('/'));
+  } else if (state.phase == ContainerState::Phase::kRunning) {
+    state.bundle = "/run/containerd/io.containerd.runtime.v2.task/moby/" + state.id;
+  }
   state.tty = FindBool(inspect, {"Config", "Tty"});
   return state;
 }

@@ -124,6 +124,7 @@ struct ContainerState {
   WallTime started_at{};
   WallTime finished_at{};
   std::string log_path;
+  std::string bundle;  // the OCI bundle's folder, "" when the engine does not say
   bool tty = false;
 };
 
@@ -148,6 +149,7 @@ struct ExecSpec {
   bool attach_stdin = false;
   bool attach_stdout = true;
   bool attach_stderr = true;
+  Canceller* cancel = nullptr;  // ends the session's waits; outlives it
 };
 
 // The streams of an exec or attach. One reader and one writer thread at a time.
@@ -230,9 +232,9 @@ struct ExecOutput {
   int exit_code = 0;
   std::string output;  // stdout and stderr as they came, at most `output_bytes_max`
 };
-// Runs a command to its end. Errors: Timeout (the process lives on), as all calls.
+// Runs a command to its end. Errors: Timeout (or cancelled; the process lives on), as all calls.
 Result<ExecOutput> RunExec(ContainerEngine& engine, const std::string& id,
                            const std::vector<std::string>& argv, Deadline deadline,
-                           std::size_t output_bytes_max);
+                           std::size_t output_bytes_max, Canceller* cancel = nullptr);
 
 }  // namespace sublet::node

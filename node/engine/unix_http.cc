@@ -43,6 +43,8 @@ int PollTimeout(Deadline deadline) {
 class Connection {
  public:
   Connection(int fd, Canceller* cancel) : fd_(fd), cancel_(cancel) {}
+  // A second reason to give up.
+  void AlsoCancelledBy(Canceller* cancel) { other_cancel_ = cancel; }
   ~Connection() { ::close(fd_); }
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -80,8 +82,9 @@ class Connection {
   }
 
   Result<void> Wait(short events, Deadline deadline) {
-    std::array<pollfd, 2> fds{pollfd{fd_, events, 0},
-                              pollfd{cancel_ != nullptr ? cancel_->fd() : -1, POLLIN, 0}};
+    std::array<pollfd, 3> fds{
+        pollfd{fd_, events, 0}, pollfd{cancel_ != nullptr ? cancel_->fd() : -1, POLLIN, 0},
+        pollfd{other_cancel_ != nullptr ? other_cancel_->fd() : -1, POLLIN, 0}};
     for (;;) {
       const int n = ::poll(fds.data(), fds.size(), PollTimeout(deadline));
       if (n < 0 && errno == EINTR) {
@@ -90,7 +93,7 @@ class Connection {
       if (n == 0) {
         return Timeout("the container engine did not answer in time");
       }
-      if (fds[1].revents != 0) {
+      if (fds[1].revents != 0 || fds[2].revents != 0) {
         return Timeout("cancelled");
       }
       return {};
@@ -155,6 +158,7 @@ class Connection {
  private:
   int fd_;
   Canceller* cancel_;
+  Canceller* other_cancel_ = nullptr;
   std::string buffer_;
 };
 
@@ -436,9 +440,11 @@ Result<std::unique_ptr<EngineStream>> UnixHttp::OpenStream(const EngineRequest& 
 }
 
 Result<std::unique_ptr<Hijack>> UnixHttp::OpenHijack(const EngineRequest& request,
-                                                     EngineResponse* head) const {
+                                                     EngineResponse* head,
+                                                     Canceller* other_cancel) const {
   auto cancel = std::make_unique<Canceller>();
   SUBLET_TRY(auto connection, Connection::Dial(socket_path_, request.deadline, cancel.get()));
+  connection->AlsoCancelledBy(other_cancel);
   SUBLET_RETURN_IF_ERROR(SendRequest(*connection, request, true));
   SUBLET_TRY(*head, connection->ReadHead(request.deadline));
   // Docker and Podman also answer 200 with a raw body to a client that forgot the upgrade headers.

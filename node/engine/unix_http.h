@@ -106,8 +106,9 @@ class UnixHttp {
                                                    EngineResponse* head,
                                                    Canceller* cancel = nullptr) const;
   // A switched connection; null (with the answer in `head`) when the engine did not switch.
-  Result<std::unique_ptr<Hijack>> OpenHijack(const EngineRequest& request,
-                                             EngineResponse* head) const;
+  // `cancel` (optional, outlives the connection) ends its waits as Hijack::Cancel does.
+  Result<std::unique_ptr<Hijack>> OpenHijack(const EngineRequest& request, EngineResponse* head,
+                                             Canceller* cancel = nullptr) const;
 
   const std::string& socket_path() const { return socket_path_; }
 

@@ -27,6 +27,7 @@ inline constexpr const char* kLabelImage = "sublet.dev/image";
 inline constexpr const char* kLabelImageHash = "sublet.dev/image-hash";
 inline constexpr const char* kLabelLogPath = "sublet.dev/log-path";
 inline constexpr const char* kLabelTermination = "sublet.dev/termination-message";
+inline constexpr const char* kLabelStopSignal = "sublet.dev/stop-signal";
 inline constexpr const char* kLabelGrace = "sublet.dev/grace-seconds";
 
 struct ContainerFacts {

@@ -23,9 +23,11 @@ namespace {
 constexpr std::size_t kOutputBytesMax = 10u << 10;
 
 HandlerOutcome RunExecHandler(ContainerEngine& engine, const HandlerPlan& handler,
-                              const HandlerTarget& target, Deadline deadline) {
+                              const HandlerTarget& target, Deadline deadline,
+                              Canceller* cancel) {
   HandlerOutcome outcome;
-  auto result = RunExec(engine, target.container_id, handler.argv, deadline, kOutputBytesMax);
+  auto result = RunExec(engine, target.container_id, handler.argv, deadline, kOutputBytesMax,
+                        cancel);
   if (!result.ok()) {
     std::string command;
     for (const std::string& word : handler.argv) {
@@ -172,7 +174,7 @@ HandlerOutcome RunHandler(ContainerEngine& engine, const HandlerPlan& handler,
     case HandlerPlan::Kind::kNone:
       return {true, ""};
     case HandlerPlan::Kind::kExec:
-      return RunExecHandler(engine, handler, target, deadline);
+      return RunExecHandler(engine, handler, target, deadline, cancel);
     case HandlerPlan::Kind::kHttp:
       return RunHttpHandler(handler, host, port, deadline);
     case HandlerPlan::Kind::kTcp:

@@ -33,6 +33,8 @@ struct Incarnation {
   std::string image_id;
   std::string image_hash;
   std::string log_path;
+  std::string termination_file;
+  std::string stop_signal;
   bool tty = false;
 };
 

@@ -74,6 +74,7 @@ class Volumes {
   Result<void> TearDown(const std::string& pod_uid);
 
   std::string PodFolder(const std::string& pod_uid) const;
+  VolumeSource& source() { return source_; }
 
  private:
   struct Made {
