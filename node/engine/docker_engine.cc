@@ -96,10 +96,14 @@ class DockerEngine final : public ContainerEngine {
 
   Result<std::string> Create(const ContainerSpec& spec) override {
     SUBLET_TRY(const EngineInfo info, Info());
-    const std::string body = kube::Dump(CreateBody(spec, info.kind));
-    SUBLET_TRY(const EngineResponse response,
-               Call("POST", Path("/containers/create?name=" + UrlEncode(spec.name)), body,
-                    kSlowCallTimeout));
+    // Podman's Docker-compatible form mounts a writable /tmp, /run and /var/tmp into a read-only
+    // container; its own form does not.
+    const bool libpod = info.kind == EngineKind::kPodman && spec.read_only_root;
+    const std::string body =
+        kube::Dump(libpod ? LibpodCreateBody(spec) : CreateBody(spec, info.kind));
+    const std::string path = libpod ? LibpodPath("/containers/create")
+                                    : Path("/containers/create?name=" + UrlEncode(spec.name));
+    SUBLET_TRY(const EngineResponse response, Call("POST", path, body, kSlowCallTimeout));
     if (response.code != 201) {
       return FromAnswer(response, "create");
     }

@@ -12,6 +12,8 @@ namespace sublet::node {
 
 // The body of POST /containers/create.
 kube::Json CreateBody(const ContainerSpec& spec, EngineKind kind);
+// The body of POST /libpod/containers/create, for what Podman's Docker-compatible form cannot say.
+kube::Json LibpodCreateBody(const ContainerSpec& spec);
 // The answer of GET /containers/ID/json.
 ContainerState ParseContainer(const kube::Json& inspect);
 // The answer of GET /images/NAME/json, or one item of GET /images/json (without its config).

@@ -113,6 +113,7 @@ Result<ContainerSpec> Configure(PodServices& services, const StartRequest& reque
   facts.sandbox_id = request.sandbox.id;
   facts.image = image;
   facts.node_memory_bytes = services.config.memory_bytes;
+  facts.oom_score_floor = services.config.oom_score_floor;
   facts.seccomp_folder = services.config.root + "/seccomp";
   facts.target_container_id = request.target_container_id;
   SUBLET_TRY(facts.environment,
@@ -162,6 +163,7 @@ Result<SandboxRecord> CreateSandbox(PodServices& services, const PodPlan& plan, 
   facts.instance = services.config.instance;
   facts.attempt = attempt;
   facts.image = kPauseImage;
+  facts.oom_score_floor = services.config.oom_score_floor;
   if (!plan.runtime_class.empty()) {
     SUBLET_TRY(facts.runtime, services.agent.FindRuntime(plan.runtime_class));
   }
@@ -236,7 +238,7 @@ StartResult StartContainer(PodServices& services, const StartRequest& request, C
     fail("CreateContainerError", id.error());
     return result;
   }
-  emit(false, "Created", "Container created");
+  emit(false, "Created", "Created container: " + container.name);
   Incarnation run;
   run.id = *id;
   run.sandbox_id = request.sandbox.id;
@@ -246,6 +248,7 @@ StartResult StartContainer(PodServices& services, const StartRequest& request, C
   run.image_hash = container.image_hash;
   run.log_path = spec->log_path;
   run.stop_signal = spec->stop_signal;
+  run.termination_file = spec->labels[kLabelTermination];
   run.tty = container.tty;
   auto started = services.engine.Start(*id);
   auto state = started.ok() ? services.engine.Inspect(*id)
@@ -269,7 +272,7 @@ StartResult StartContainer(PodServices& services, const StartRequest& request, C
     result.run = std::move(run);
     return result;
   }
-  emit(false, "Started", "Container started");
+  emit(false, "Started", "Started container " + container.name);
   run.phase = state->phase;
   run.pid = state->pid;
   run.started_at = state->started_at;

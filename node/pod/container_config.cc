@@ -6,6 +6,7 @@
 
 #include "kube/object.h"
 #include "kube/quantity.h"
+#include "node/pod/payload_volume.h"
 
 namespace sublet::node {
 namespace {
@@ -189,6 +190,19 @@ int OomScoreAdjOf(const PodPlan& plan, const ContainerPlan& container,
   return static_cast<int>(std::clamp<std::int64_t>(score, 3, 999));
 }
 
+int LowestOomScore() {
+  constexpr int kCapSysResource = 24;
+  const std::string status = ReadFile("/proc/self/status", 16384);
+  const auto at = status.find("\nCapEff:");
+  const auto caps = at == std::string::npos
+                        ? 0
+                        : std::strtoull(status.c_str() + at + 8, nullptr, 16);
+  if ((caps >> kCapSysResource & 1) != 0) {
+    return -1000;
+  }
+  return std::atoi(ReadFile("/proc/self/oom_score_adj", 64).c_str());
+}
+
 Result<ContainerSpec> MakeContainerSpec(const PodPlan& plan, const ContainerPlan& container,
                                         const ContainerFacts& facts) {
   ContainerSpec spec;
@@ -220,7 +234,8 @@ Result<ContainerSpec> MakeContainerSpec(const PodPlan& plan, const ContainerPlan
   spec.cpu_quota_us = resources.cpu_quota_us;
   spec.cpu_period_us = resources.cpu_quota_us > 0 ? 100000 : 0;
   spec.memory_bytes = resources.memory_bytes;
-  spec.oom_score_adj = OomScoreAdjOf(plan, container, facts.node_memory_bytes);
+  spec.oom_score_adj = std::max(facts.oom_score_floor,
+                                OomScoreAdjOf(plan, container, facts.node_memory_bytes));
   SUBLET_RETURN_IF_ERROR(SetSecurity(plan, container, facts, &spec));
   spec.mounts = facts.mounts;
   if (!facts.termination_file.empty()) {
@@ -255,7 +270,7 @@ ContainerSpec MakeSandboxSpec(const PodPlan& plan, const SandboxFacts& facts) {
   }
   spec.runtime = facts.runtime;
   spec.cpu_shares = 2;
-  spec.oom_score_adj = -998;  // the sandbox is the last to go
+  spec.oom_score_adj = std::max(facts.oom_score_floor, -998);  // the sandbox is the last to go
   if (const Json* list = Find(*plan.object, {"spec", "securityContext", "sysctls"});
       list != nullptr && list->is_array()) {
     for (const Json& item : *list) {

@@ -42,6 +42,7 @@ struct ContainerFacts {
   std::string target_container_id;  // pid namespace of an ephemeral container
   std::string seccomp_folder;       // where localhostProfile names are looked up
   std::int64_t node_memory_bytes = 0;
+  int oom_score_floor = -1000;  // lower ones would be refused by the kernel
 };
 
 // Errors: BadRequest with kubelet's texts (CreateContainerConfigError).
@@ -54,6 +55,7 @@ struct SandboxFacts {
   std::string ip;
   std::string image;
   std::string runtime;  // of the RuntimeClass; "" = the engine's default
+  int oom_score_floor = -1000;
 };
 ContainerSpec MakeSandboxSpec(const PodPlan& plan, const SandboxFacts& facts);
 
@@ -66,6 +68,9 @@ struct CpuMemory {
 CpuMemory ResourcesOf(const ContainerPlan& container);
 int OomScoreAdjOf(const PodPlan& plan, const ContainerPlan& container,
                   std::int64_t node_memory_bytes);
+
+// The lowest oom_score_adj that processes of ours may get: -1000 with CAP_SYS_RESOURCE, else our own.
+int LowestOomScore();
 
 // /etc/resolv.conf of the pod.
 struct DnsConfig {

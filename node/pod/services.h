@@ -45,6 +45,7 @@ struct PodServicesConfig {
   std::string runtime_name;   // "podman", "docker": the scheme of container IDs
   std::vector<std::string> host_ips;
   std::int64_t memory_bytes = 0;
+  int oom_score_floor = -1000;  // LowestOomScore()
   std::shared_ptr<const kube::Json> allocatable;
   DnsConfig dns;
   std::vector<std::string> cdi_folders = {"/etc/cdi", "/var/run/cdi"};

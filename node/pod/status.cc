@@ -221,7 +221,7 @@ class Builder {
       const Incarnation& run = *state.current;
       (*out)["state"] = TerminatedState(run, context_.runtime_name);
       (*out)["ready"] = container.role == ContainerRole::kInit && run.exit_code == 0;
-      if (terminating_ || finished_ || !ShouldRestart(container, run)) {
+      if (terminating_ || finished_ || state.is_starting || !ShouldRestart(container, run)) {
         return;
       }
       // The wait before the next run, or why it does not come: the end moves to lastState.

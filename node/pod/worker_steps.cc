@@ -231,9 +231,15 @@ void PodWorker::TearDown() {
       containers.push_back(record_.sandbox->id);
     }
   }
-  RunJob([this, plan = plan_, containers, remove](Job&) {
+  RunJob([this, plan = plan_, containers, remove](Job& self) {
     for (const std::string& id : containers) {
-      if (auto removed = services_.engine.Remove(id); !removed.ok()) {
+      // The engine may be restarting; what stays behind in spite of this is found at the next start.
+      auto removed = services_.engine.Remove(id);
+      for (int retry = 0; retry < 5 && !removed.ok() && !self.cancel.cancelled(); ++retry) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(200 << retry));
+        removed = services_.engine.Remove(id);
+      }
+      if (!removed.ok()) {
         log::Warn("cannot remove a container", {{"pod", plan->Text()}, {"error", removed.error()}});
       }
     }
