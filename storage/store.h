@@ -225,8 +225,9 @@ class Store {
       std::string_view prefix) const = 0;
 
   virtual StoreStats Stats() const = 0;
-  // Ends writes, waits for the last commit, releases the directory. Idempotent; the destructor
-  // calls it.
+  // Ends writes, waits for the last commit, ends the watches, releases the directory. What waits is
+  // still answered; reads of the current state go on. Idempotent; the destructor calls it. Not from a
+  // TxnCallback.
   virtual void Stop() = 0;
 };
 

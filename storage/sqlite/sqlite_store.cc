@@ -30,15 +30,23 @@ Status FileStatus(int error, std::string_view what, const std::string& path) {
   }
 }
 
+// Makes the names of newly created files durable.
+void SyncDirectory(const std::string& directory) {
+  const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor >= 0) {
+    ::fsync(descriptor);
+    ::close(descriptor);
+  }
+}
+
 Result<void> MakeDirectories(const std::string& path) {
   for (std::size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
     const std::string part = path.substr(0, slash);
-    if (::mkdir(part.c_str(), 0700) != 0 && errno != EEXIST) {
-      const int error = errno;
-      struct stat there {};
-      if (::stat(part.c_str(), &there) != 0) {
-        return FileStatus(error, "cannot create the data directory", part);
-      }
+    struct stat there {};
+    if (::mkdir(part.c_str(), 0700) == 0) {
+      SyncDirectory(part + "/..");
+    } else if (const int error = errno; error != EEXIST && ::stat(part.c_str(), &there) != 0) {
+      return FileStatus(error, "cannot create the data directory", part);
     }
     if (slash == std::string::npos) {
       return {};
@@ -85,15 +93,6 @@ class DirectoryLock {
  private:
   int descriptor_ = -1;
 };
-
-// Makes the names of newly created files durable.
-void SyncDirectory(const std::string& directory) {
-  const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor >= 0) {
-    ::fsync(descriptor);
-    ::close(descriptor);
-  }
-}
 
 class SqliteStore final : public Store {
  public:
