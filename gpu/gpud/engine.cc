@@ -16,7 +16,10 @@ namespace sublet::gpu {
 namespace {
 
 constexpr Nanoseconds kBeat = 100'000'000;
-constexpr Nanoseconds kRepair = 1'000'000;
+// A slot in the middle of a change is looked at again soon; one that stays so (a stopped process, or a
+// tenant that scribbles) ever more rarely.
+constexpr Nanoseconds kRepairMin = 1'000'000;
+constexpr Nanoseconds kRepairMax = 256'000'000;
 
 }  // namespace
 
@@ -178,13 +181,15 @@ void Engine::Impl::Run() {
         next = std::min(next, device.next_step);
       }
     }
-    if (needs_repair) {
+    if (needs_repair && now >= next_repair) {
       needs_repair = false;
       for (auto& [id, slice] : slices) {
         needs_repair = !slice.pages->Repair() || needs_repair;
       }
-      next = needs_repair ? std::min(next, now + kRepair) : next;
+      repair_delay = needs_repair ? std::clamp(repair_delay * 2, kRepairMin, kRepairMax) : 0;
+      next_repair = now + repair_delay;
     }
+    next = needs_repair ? std::min(next, next_repair) : next;
     ArmTimer(next);
     struct epoll_event events[64];
     const int count = epoll_wait(epoll_fd, events, 64, -1);

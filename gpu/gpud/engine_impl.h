@@ -82,6 +82,8 @@ struct Engine::Impl {
   std::map<std::string, Remembered> remembered;
   int next_slice_id = 1;
   bool needs_repair = false;
+  Nanoseconds next_repair = 0;
+  Nanoseconds repair_delay = 0;
   bool state_is_dirty = false;
   Nanoseconds next_beat = 0;
   double reconcile_seconds = 0;

@@ -9,6 +9,7 @@
 //   probe capture             launches while capturing are not gated
 //   probe procs               cuGetProcAddress gives hooks, with the version and stream form asked for
 //   probe info                prints "devices total free"
+//   probe nvml                what NVML shows
 //   probe gate ROUNDS         nanoseconds per launch, and per trampoline
 #include <sys/wait.h>
 #include <time.h>
@@ -400,6 +401,33 @@ int Info() {
   return 0;
 }
 
+// What NVML shows: "devices total used processes first-pid answer-to-a-setter".
+int Nvml() {
+  void* library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+  const auto find = [&](const char* name) { return dlsym(library, name); };
+  struct Memory {
+    unsigned long long total, free, used;
+  } memory = {};
+  struct Info {
+    unsigned pid;
+    unsigned long long bytes;
+    unsigned a, b;
+  } list[8] = {};
+  unsigned devices = 0;
+  unsigned count = 8;
+  void* device = nullptr;
+  if (library == nullptr || reinterpret_cast<int (*)()>(find("nvmlInit_v2"))() != 0) {
+    return 1;
+  }
+  reinterpret_cast<int (*)(unsigned*)>(find("nvmlDeviceGetCount_v2"))(&devices);
+  reinterpret_cast<int (*)(unsigned, void**)>(find("nvmlDeviceGetHandleByIndex_v2"))(0, &device);
+  reinterpret_cast<int (*)(void*, Memory*)>(find("nvmlDeviceGetMemoryInfo"))(device, &memory);
+  reinterpret_cast<int (*)(void*, unsigned*, Info*)>(find("nvmlDeviceGetComputeRunningProcesses_v3"))(device, &count, list);
+  const int setter = reinterpret_cast<int (*)(void*, int)>(find("nvmlDeviceSetPersistenceMode"))(device, 1);
+  std::printf("%u %llu %llu %u %u %d\n", devices, memory.total, memory.used, count, list[0].pid, setter);
+  return 0;
+}
+
 int Gate(long rounds) {
   Start();
   // The simulator's own launch costs microseconds; a driver that does nothing is preloaded for this.
@@ -450,6 +478,7 @@ int Main(int count, char** arguments) {
   if (is("capture", 0)) return Capture();
   if (is("procs", 0)) return Procs();
   if (is("info", 0)) return Info();
+  if (is("nvml", 0)) return Nvml();
   if (is("gate", 1)) return Gate(std::atol(arguments[2]));
   std::fprintf(stderr, "unknown mode\n");
   return 64;
