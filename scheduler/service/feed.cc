@@ -1,0 +1,280 @@
+#include "scheduler/service/feed.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "gpu/api/codec.h"
+#include "kube/object.h"
+#include "scheduler/convert.h"
+
+namespace sublet::scheduler {
+namespace {
+
+using client::ObjectPtr;
+using kube::Json;
+
+constexpr std::string_view kUidIndex = "uid";
+
+struct NodeRecord {
+  NodeSpec spec;
+};
+struct GpuNodeRecord {
+  std::vector<GpuDevice> devices;
+  std::vector<std::int64_t> generations;  // of each device's ledger
+};
+
+std::map<std::string, std::string, std::less<>> AnnotationMap(const Json& object) {
+  std::map<std::string, std::string, std::less<>> out;
+  if (const Json* notes = kube::AnnotationsOf(object); notes != nullptr) {
+    for (const auto& [key, value] : notes->items()) {
+      if (value.is_string()) {
+        out[key] = value.get<std::string>();
+      }
+    }
+  }
+  return out;
+}
+
+PodRecordPtr MakePodRecord(const Json& pod) {
+  auto record = std::make_shared<PodRecord>();
+  record->spec = PodFromJson(pod);
+  record->scheduler_name = kube::FindString(pod, {"spec", "schedulerName"}, "default-scheduler");
+  record->service_account = kube::FindString(pod, {"spec", "serviceAccountName"});
+  record->group_annotation = kube::AnnotationOf(pod, "pod-group-name");
+  record->queue_label = kube::LabelOf(pod, "kai.scheduler/queue");
+  record->has_owner = kube::ControllerOf(pod).has_value();
+  const auto phase = kube::FindString(pod, {"status", "phase"}, "Pending");
+  record->unbound_pending = kube::FindString(pod, {"spec", "nodeName"}).empty() &&
+                            phase == "Pending" && !kube::IsDeleting(pod);
+  if (const Json* condition = kube::FindCondition(pod, "PodScheduled");
+      condition != nullptr && kube::FindString(*condition, {"status"}) == "False") {
+    record->condition_message = kube::FindString(*condition, {"message"});
+    record->condition_reason = kube::FindString(*condition, {"reason"});
+  }
+  // A pod whose annotations do not parse was refused at admission; one that slipped in asks nothing.
+  if (auto request = gpu::ParseGpuRequest(AnnotationMap(pod)); request.ok()) {
+    record->gpu = *request;
+  }
+  if (record->spec.request.gpu == GpuKind::kWhole) {
+    record->whole_gpus = record->spec.request.gpu_count;
+  }
+  return record;
+}
+
+client::InformerOptions Options(const char* group, const char* version, const char* resource,
+                                const char* kind) {
+  client::InformerOptions options;
+  options.resource = {group, version, resource};
+  options.kind = kind;
+  options.keep_bytes = false;
+  return options;
+}
+
+}  // namespace
+
+Feed::Feed(client::InformerFactory& informers, const FeedOptions& options,
+           std::function<void()> wake)
+    : wake_(std::move(wake)), own_bytes_(options.own_bytes) {
+  WatchNodes(informers, options.gpu_nodes);
+  if (options.kai) {
+    WatchKai(informers);
+  }
+  WatchBudgets(informers);
+  WatchPods(informers);
+}
+
+void Feed::Put(Kind kind, const std::string& key, Change change) {
+  {
+    MutexLock lock(mutex_);
+    waiting_[kind][key] = std::move(change);
+  }
+  wake_();
+}
+
+std::size_t Feed::ApplyTo(Engine& engine) {
+  std::map<std::string, Change> taken[kKinds];
+  {
+    MutexLock lock(mutex_);
+    for (int kind = 0; kind < kKinds; ++kind) {
+      taken[kind].swap(waiting_[kind]);
+    }
+  }
+  std::size_t count = 0;
+  for (const auto& changes : taken) {
+    for (const auto& [key, change] : changes) {
+      change(engine);
+      ++count;
+    }
+  }
+  return count;
+}
+
+// A node is the Node and, where there is one, its GpuNode.
+void Feed::NodeChanged(const std::string& name) {
+  const ObjectPtr node = nodes_->Get({"", name});
+  if (node == nullptr) {
+    Put(kNode, name, [name](Engine& engine) { engine.DeleteNode(name); });
+    return;
+  }
+  NodeSpec spec = node->As<NodeRecord>().spec;
+  if (const ObjectPtr gpus = gpu_nodes_ == nullptr ? nullptr : gpu_nodes_->Get({"", name});
+      gpus != nullptr) {
+    const auto& record = gpus->As<GpuNodeRecord>();
+    spec.devices = record.devices;
+    for (std::size_t i = 0; i < spec.devices.size(); ++i) {
+      GpuDevice& device = spec.devices[i];
+      if (own_bytes_) {
+        device.free_bytes = std::min(
+            device.memory_bytes, device.free_bytes + own_bytes_(device.uuid, record.generations[i]));
+      }
+    }
+    spec.gpus = static_cast<std::int64_t>(spec.devices.size());
+  }
+  Put(kNode, name, [spec = std::move(spec)](Engine& engine) { engine.Apply(spec); });
+}
+
+void Feed::WatchNodes(client::InformerFactory& informers, bool gpu_nodes) {
+  auto options = Options("", "v1", "nodes", "Node");
+  options.make_record = [](const Json& node) {
+    auto record = std::make_shared<NodeRecord>();
+    record->spec = NodeFromJson(node);
+    return record;
+  };
+  nodes_ = &informers.For(options);
+  const auto changed = [this](const ObjectPtr& before, const ObjectPtr& after) {
+    NodeChanged((after != nullptr ? after : before)->key.name);
+  };
+  if (gpu_nodes) {
+    auto gpus = Options(gpu::kGroup.data(), gpu::kVersion.data(), gpu::kNodeResource.data(),
+                        gpu::kNodeKind.data());
+    gpus.make_record = [](const Json& object) {
+      auto record = std::make_shared<GpuNodeRecord>();
+      if (const auto node = gpu::NodeFromJson(object); node.ok()) {
+        for (const auto& device : node->devices) {
+          record->devices.push_back({device.uuid, device.model, device.memory_bytes,
+                                     device.free_memory_bytes, device.is_healthy});
+          record->generations.push_back(device.ledger_generation);
+        }
+      }
+      return record;
+    };
+    gpu_nodes_ = &informers.For(gpus);
+    gpu_nodes_->AddHandler(changed);
+  }
+  nodes_->AddHandler(changed);
+}
+
+void Feed::WatchPods(client::InformerFactory& informers) {
+  auto options = Options("", "v1", "pods", "Pod");
+  options.make_record = MakePodRecord;
+  pods_ = &informers.For(options);
+  pods_->AddIndex(kUidIndex, [](const client::CachedObject& pod) {
+    return std::vector<std::string>{pod.uid};
+  });
+  pods_->AddHandler([this](const ObjectPtr& before, const ObjectPtr& after) {
+    if (before != nullptr && (after == nullptr || after->uid != before->uid)) {
+      Put(kPod, before->uid, [uid = before->uid](Engine& engine) { engine.DeletePod(uid); });
+    }
+    if (after != nullptr) {
+      Put(kPod, after->uid, [after](Engine& engine) {
+        engine.Apply(after->As<PodRecord>().spec);
+      });
+    }
+  });
+}
+
+void Feed::WatchKai(client::InformerFactory& informers) {
+  auto classes = Options("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass");
+  classes.make_record = [](const Json& object) {
+    return std::make_shared<const int>(static_cast<int>(kube::FindInt(object, {"value"})));
+  };
+  priority_classes_ = &informers.For(classes);
+
+  auto queues = Options("scheduling.run.ai", "v2", "queues", "Queue");
+  queues.make_record = [](const Json& object) {
+    return std::make_shared<const QueueSpec>(QueueFromJson(object));
+  };
+  queues_ = &informers.For(queues);
+  queues_->AddHandler([this](const ObjectPtr& before, const ObjectPtr& after) {
+    const std::string name = (after != nullptr ? after : before)->key.name;
+    if (after == nullptr) {
+      Put(kQueue, name, [name](Engine& engine) { engine.DeleteQueue(name); });
+    } else {
+      Put(kQueue, name, [after](Engine& engine) { engine.Apply(after->As<QueueSpec>()); });
+    }
+  });
+
+  auto groups = Options("scheduling.run.ai", "v2alpha2", "podgroups", "PodGroup");
+  groups.make_record = [this](const Json& object) {
+    return std::make_shared<const PodGroupSpec>(
+        PodGroupFromJson(object, [this](const std::string& name) -> std::optional<int> {
+          const ObjectPtr found = priority_classes_->Get({"", name});
+          return found == nullptr ? std::nullopt : std::optional(found->As<int>());
+        }));
+  };
+  groups_ = &informers.For(groups);
+  groups_->AddHandler([this](const ObjectPtr& before, const ObjectPtr& after) {
+    const std::string key = (after != nullptr ? after : before)->key.Text();
+    if (after == nullptr) {
+      Put(kGroup, key, [key](Engine& engine) { engine.DeletePodGroup(key); });
+    } else {
+      Put(kGroup, key, [after](Engine& engine) { engine.Apply(after->As<PodGroupSpec>()); });
+    }
+  });
+
+  auto topologies = Options("kai.scheduler", "v1alpha1", "topologies", "Topology");
+  topologies.make_record = [](const Json& object) {
+    return std::make_shared<const TopologySpec>(TopologyFromJson(object));
+  };
+  informers.For(topologies).AddHandler([this](const ObjectPtr& before, const ObjectPtr& after) {
+    const std::string name = (after != nullptr ? after : before)->key.name;
+    if (after == nullptr) {
+      Put(kTopology, name, [name](Engine& engine) { engine.DeleteTopology(name); });
+    } else {
+      Put(kTopology, name, [after](Engine& engine) { engine.Apply(after->As<TopologySpec>()); });
+    }
+  });
+}
+
+void Feed::WatchBudgets(client::InformerFactory& informers) {
+  auto options = Options("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget");
+  options.make_record = [](const Json& object) {
+    return std::make_shared<const DisruptionBudget>(BudgetFromJson(object));
+  };
+  informers.For(options).AddHandler([this](const ObjectPtr& before, const ObjectPtr& after) {
+    const std::string key = (after != nullptr ? after : before)->key.Text();
+    if (after == nullptr) {
+      Put(kBudget, key, [key](Engine& engine) { engine.DeleteBudget(key); });
+    } else {
+      Put(kBudget, key, [after](Engine& engine) { engine.Apply(after->As<DisruptionBudget>()); });
+    }
+  });
+}
+
+client::ObjectPtr Feed::FindPodObject(const std::string& uid) const {
+  const auto found = pods_->ByIndex(kUidIndex, uid);
+  return found.empty() ? nullptr : found.front();
+}
+
+PodRecordPtr Feed::FindPod(const std::string& uid) const {
+  const auto object = FindPodObject(uid);
+  return object == nullptr ? nullptr : PodRecordPtr(object, &object->As<PodRecord>());
+}
+
+std::int64_t Feed::DeviceMemory(const std::string& node, const std::string& uuid) const {
+  const ObjectPtr gpus = gpu_nodes_ == nullptr ? nullptr : gpu_nodes_->Get({"", node});
+  if (gpus != nullptr) {
+    for (const GpuDevice& device : gpus->As<GpuNodeRecord>().devices) {
+      if (device.uuid == uuid) {
+        return device.memory_bytes;
+      }
+    }
+  }
+  return 0;
+}
+
+bool Feed::HasGpuNode(const std::string& node) const {
+  return gpu_nodes_ != nullptr && gpu_nodes_->Get({"", node}) != nullptr;
+}
+
+}  // namespace sublet::scheduler

@@ -1,0 +1,62 @@
+// PodGrouper: gives every pod of a KAI-like scheduler its PodGroup. Finds the top owner, decides by
+// kind how pods are grouped (table in pod_grouper_kinds.cc), applies the PodGroup and writes the link
+// into the pod, with KAI's names (`pg-<owner>-<uid>`, annotation pod-group-name).
+// Source: reference facts on KAI's pod-grouper (section 4). Profiles up to kai-0.13 group Jobs pod by
+// pod, as KAI before 0.15 did.
+// Threads: the manager's workers, one per pod.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "base/mutex.h"
+#include "client/manager.h"
+#include "scheduler/service/feed.h"
+
+namespace sublet::scheduler {
+
+// What one pod's group looks like.
+struct GroupPlan {
+  std::string name;             // of the PodGroup
+  kube::Json owner;             // ownerReference of the PodGroup
+  std::int64_t min_member = 1;
+  std::string default_class;    // train, inference, build
+  std::vector<std::pair<std::string, std::int64_t>> sub_groups;  // name, minMember
+  std::string sub_group;        // the pod's own
+};
+
+// Decides the group of `pod` from its owners, top owner last (empty: a bare pod). Pure.
+// `jobs_per_pod`: KAI before 0.15 makes one group per pod of a Job.
+GroupPlan PlanGroup(const kube::Json& pod, const std::vector<kube::Json>& owners,
+                    bool jobs_per_pod);
+
+// The PodGroup of a plan: queue, priority class, preemptibility and topology as the labels and
+// annotations of pod and owners say. Pure.
+kube::Json MakePodGroup(const kube::Json& pod, const std::vector<kube::Json>& owners,
+                        const GroupPlan& plan);
+
+class PodGrouper {
+ public:
+  // `is_ours` says whether a scheduler name belongs to a profile with pod groups. Registers its
+  // reconciler; before the manager starts.
+  PodGrouper(client::Client client, client::InformerFactory& informers, client::Manager& manager,
+             std::function<bool(const std::string&)> is_ours,
+             std::function<bool(const std::string&)> jobs_per_pod);
+
+ private:
+  Result<client::Outcome> Reconcile(const kube::ObjectKey& key);
+  // From the pod's controller up to the top. Errors: the API's, but an owner that is gone ends the
+  // chain.
+  Result<std::vector<kube::Json>> Owners(const kube::Json& pod);
+  Result<void> ApplyGroup(const kube::Json& group);
+
+  const client::Client client_;
+  client::Informer& pods_;
+  const std::function<bool(const std::string&)> is_ours_;
+  const std::function<bool(const std::string&)> jobs_per_pod_;
+  Mutex mutex_;
+  std::set<std::string> applied_ SUBLET_GUARDED_BY(mutex_);  // namespace/name; at most kAppliedMax
+};
+
+}  // namespace sublet::scheduler

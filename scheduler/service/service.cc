@@ -1,0 +1,272 @@
+#include "scheduler/service/service.h"
+
+#include <future>
+#include <nlohmann/json.hpp>
+
+#include "base/log.h"
+
+namespace sublet::scheduler {
+namespace {
+
+using kube::Json;
+
+constexpr std::size_t kQuestionsMax = 64;
+constexpr std::string_view kComponent = "sublet-scheduler";
+
+Json ShareJson(const QueueShare& share) {
+  static constexpr const char* kNames[] = {"cpu", "memory", "gpu"};
+  Json out = Json::object();
+  for (std::size_t i = 0; i < share.r.size() && i < 3; ++i) {
+    const ResourceShare& r = share.r[i];
+    out[kNames[i]] = {{"quota", r.deserved},       {"limit", r.limit},
+                      {"weight", r.weight},        {"fairShare", r.fair_share},
+                      {"requested", r.request},    {"allocated", r.allocated},
+                      {"allocatedNonPreemptible", r.allocated_np}};
+  }
+  return out;
+}
+
+Json QueueJson(const QueueView& view) {
+  return {{"name", view.name},
+          {"parent", view.parent},
+          {"depth", view.depth},
+          {"children", view.children},
+          {"resources", ShareJson(view.share)}};
+}
+
+Json ExplanationJson(const Explanation& explanation, Millis now) {
+  Json out = {{"pod", explanation.pod},       {"podGroup", explanation.group},
+              {"queue", explanation.queue},   {"status", explanation.status},
+              {"node", explanation.node},     {"dominant", explanation.dominant},
+              {"failures", Json::array()},    {"nodes", Json::array()},
+              {"queues", Json::array()},      {"attempts", Json::array()}};
+  for (const JobFailure& failure : explanation.failures) {
+    out["failures"].push_back({{"reason", failure.reason},
+                               {"message", failure.message},
+                               {"detail", failure.detail}});
+  }
+  for (const auto& row : explanation.nodes) {
+    out["nodes"].push_back({{"node", row.node}, {"reason", row.reason}});
+  }
+  for (const QueueView& view : explanation.queues) {
+    out["queues"].push_back(QueueJson(view));
+  }
+  for (const AttemptNote& note : explanation.attempts) {
+    out["attempts"].push_back({{"action", note.action}, {"result", note.outcome}});
+  }
+  if (explanation.earliest != kNever) {
+    out["retryInMilliseconds"] = std::max<Millis>(explanation.earliest - now, 0);
+  }
+  return out;
+}
+
+}  // namespace
+
+SchedulerService::SchedulerService(SchedulerServiceOptions options, const Clock& clock)
+    : options_(std::move(options)),
+      clock_(clock),
+      engine_(options_.profiles),
+      recorder_(options_.client, std::string(kComponent), "", clock),
+      informers_(options_.client),
+      manager_(informers_, clock, 2) {
+  if (options_.slices) {
+    broker_ = std::make_unique<SliceBroker>(*options_.slices, [this](const SliceAnswer& answer) {
+      binder_->SliceAnswered(answer);
+    });
+  }
+  FeedOptions feed;
+  feed.kai = options_.kai;
+  feed.gpu_nodes = options_.gpu_nodes;
+  if (broker_ != nullptr) {
+    feed.own_bytes = [this](const std::string& uuid, std::int64_t generation) {
+      return broker_->OwnBytes(uuid, generation);
+    };
+  }
+  feed_ = std::make_unique<Feed>(informers_, feed, [this] { Wake(); });
+  BinderOptions binder{options_.client, 4, options_.enforce};
+  binder_ = std::make_unique<Binder>(std::move(binder), *feed_, recorder_, [this](BindResult result) {
+    {
+      MutexLock lock(mutex_);
+      results_.push_back(std::move(result));
+    }
+    Wake();
+  });
+  binder_->UseSlices(broker_.get());
+  status_ = std::make_unique<StatusWriter>(options_.client, *feed_, recorder_, clock);
+  if (options_.kai) {
+    const auto profile_of = [this](const std::string& name) -> const Profile* {
+      for (const Profile& profile : options_.profiles) {
+        for (const std::string& own : profile.scheduler_names) {
+          if (own == name) {
+            return &profile;
+          }
+        }
+      }
+      return nullptr;
+    };
+    grouper_ = std::make_unique<PodGrouper>(
+        options_.client, informers_, manager_,
+        [profile_of](const std::string& name) {
+          const Profile* profile = profile_of(name);
+          return profile != nullptr && !profile->kube;
+        },
+        [profile_of](const std::string& name) {
+          const Profile* profile = profile_of(name);
+          return profile != nullptr && profile->name != "kai-0.17";
+        });
+  }
+}
+
+SchedulerService::~SchedulerService() { Stop(); }
+
+Millis SchedulerService::NowMillis() const {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(clock_.Now().time_since_epoch())
+      .count();
+}
+
+void SchedulerService::Wake() {
+  {
+    MutexLock lock(mutex_);
+    woken_ = true;
+  }
+  wake_.NotifyOne();
+}
+
+void SchedulerService::Start() {
+  if (broker_ != nullptr) {
+    broker_->Start();
+  }
+  binder_->Start();
+  status_->Start();
+  manager_.Start();
+  thread_ = std::thread([this] { Run(); });
+}
+
+void SchedulerService::Stop() {
+  {
+    MutexLock lock(mutex_);
+    if (stopped_) {
+      return;
+    }
+    stopped_ = true;
+  }
+  wake_.NotifyAll();
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+  manager_.Stop();
+  binder_->Stop();
+  status_->Stop();
+  if (broker_ != nullptr) {
+    broker_->Stop();
+  }
+  recorder_.Stop();
+}
+
+void SchedulerService::Run() {
+  // Deciding before the whole state is known would bind where others already are.
+  while (!informers_.WaitSynced(After(std::chrono::milliseconds(200)))) {
+    MutexLock lock(mutex_);
+    if (stopped_) {
+      return;
+    }
+  }
+  for (;;) {
+    Cycle();
+    MutexLock lock(mutex_);
+    if (stopped_) {
+      return;
+    }
+  }
+}
+
+void SchedulerService::Cycle() {
+  feed_->ApplyTo(engine_);
+  std::vector<BindResult> results;
+  std::vector<Question> questions;
+  {
+    MutexLock lock(mutex_);
+    results.swap(results_);
+    questions.swap(questions_);
+    woken_ = false;
+  }
+  const Millis now = NowMillis();
+  for (const BindResult& result : results) {
+    if (result.done) {
+      continue;  // the pod's own event says it
+    }
+    if (result.kind == Decision::Kind::kBind) {
+      engine_.BindFailed(result.pod_uid, now);
+    } else {
+      engine_.EvictFailed(result.pod_uid);
+    }
+  }
+  const CycleResult cycle = engine_.Run(now);
+  status_->Report(cycle, engine_);
+  binder_->Submit(cycle.decisions, engine_);
+  for (const Question& question : questions) {
+    question(engine_);
+  }
+  MutexLock lock(mutex_);
+  if (cycle.more) {
+    return;
+  }
+  const Deadline until =
+      cycle.earliest == kNever
+          ? Deadline::max()
+          : After(std::chrono::milliseconds(std::max<Millis>(cycle.earliest - NowMillis(), 1)));
+  while (!woken_ && !stopped_ && questions_.empty() && results_.empty()) {
+    if (until == Deadline::max()) {
+      wake_.Wait(mutex_);
+    } else if (!wake_.WaitUntil(mutex_, until)) {
+      break;
+    }
+  }
+}
+
+bool SchedulerService::Ask(Question question) {
+  // Shared: the answer may come after we stopped waiting.
+  const auto answered = std::make_shared<std::promise<void>>();
+  {
+    MutexLock lock(mutex_);
+    if (stopped_ || questions_.size() >= kQuestionsMax) {
+      return false;
+    }
+    questions_.push_back([question = std::move(question), answered](Engine& engine) {
+      question(engine);
+      answered->set_value();
+    });
+  }
+  wake_.NotifyOne();
+  return answered->get_future().wait_for(std::chrono::seconds(30)) == std::future_status::ready;
+}
+
+Result<Json> SchedulerService::Explain(const std::string& ns, const std::string& name) {
+  const auto pod = feed_->pods().Get({ns, name});
+  if (pod == nullptr) {
+    return NotFound({"", "pods"}, name);
+  }
+  auto shared = std::make_shared<std::optional<Explanation>>();
+  const Millis now = NowMillis();
+  if (!Ask([shared, uid = pod->uid, now](Engine& engine) { *shared = engine.Explain(uid, now); })) {
+    return ServiceUnavailable("the scheduler does not answer");
+  }
+  if (!*shared) {
+    return NotFound({"", "pods"}, name);
+  }
+  return ExplanationJson(**shared, now);
+}
+
+Result<Json> SchedulerService::Queues() {
+  auto shared = std::make_shared<Json>(Json::array());
+  if (!Ask([shared](Engine& engine) {
+        for (const QueueView& view : engine.Queues()) {
+          shared->push_back(QueueJson(view));
+        }
+      })) {
+    return ServiceUnavailable("the scheduler does not answer");
+  }
+  return *shared;
+}
+
+}  // namespace sublet::scheduler
