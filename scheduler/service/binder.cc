@@ -125,7 +125,7 @@ void Binder::Submit(std::vector<Decision> decisions, const Engine&) {
 Result<gpu::GpuSliceSpec> Binder::SpecOf(const Decision& decision) const {
   const auto pod = feed_.FindPod(decision.pod_uid);
   if (pod == nullptr) {
-    return Status(Reason::kNotFound, "the pod is gone");
+    return sublet::Status(Reason::kNotFound, "the pod is gone");
   }
   gpu::GpuSliceSpec spec;
   spec.node = decision.node;

@@ -86,13 +86,13 @@ Result<void> SliceBroker::CheckPolicy(const gpu::GpuSliceSpec& spec) {
     }
   }
   if (options_.devices_milli_max >= 0 && share > options_.devices_milli_max) {
-    return Status(Reason::kForbidden,
+    return sublet::Status(Reason::kForbidden,
                   "the tenant may hold " + std::to_string(options_.devices_milli_max / 1000) +
                       " GPUs (policies.gpu.devices); with this pod it would hold " +
                       std::to_string(share) + " thousandths of a GPU");
   }
   if (options_.memory_bytes_max >= 0 && bytes > options_.memory_bytes_max) {
-    return Status(Reason::kForbidden,
+    return sublet::Status(Reason::kForbidden,
                   "the tenant may hold " + std::to_string(options_.memory_bytes_max >> 20) +
                       " MiB of GPU memory (policies.gpu.memory); with this pod it would hold " +
                       std::to_string(bytes >> 20) + " MiB");
@@ -134,7 +134,7 @@ Result<void> SliceBroker::Ask(const std::string& pod_namespace, gpu::GpuSliceSpe
   if (!existing.is_deleting) {
     SUBLET_RETURN_IF_ERROR(Release(pod_namespace, slice.name));
   }
-  return Status(Reason::kConflict, "an earlier slice of this pod is still being released");
+  return sublet::Status(Reason::kConflict, "an earlier slice of this pod is still being released");
 }
 
 std::int64_t SliceBroker::OwnBytes(const std::string& uuid, std::int64_t generation) const {
