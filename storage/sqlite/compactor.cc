@@ -237,7 +237,8 @@ Result<void> Compactor::SaveMeta(const char* name, std::int64_t value) {
 Result<void> Compactor::Vacuum() {
   SUBLET_TRY(const std::int64_t free_pages, connection_.QueryInt("PRAGMA freelist_count"));
   SUBLET_TRY(const std::int64_t pages, connection_.QueryInt("PRAGMA page_count"));
-  if (free_pages <= std::max(kFreePagesKept, pages / 8)) {
+  const bool always = hooks_ != nullptr && hooks_->vacuum_always;
+  if (free_pages <= (always ? 0 : std::max(kFreePagesKept, pages / 8))) {
     vacuum_due_ = false;
     return {};
   }

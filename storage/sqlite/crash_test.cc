@@ -51,6 +51,7 @@ class Child {
  public:
   Child(const Plan& plan, int pipe) : plan_(plan), pipe_(pipe), left_(std::stoi(plan.after)) {
     hooks_.checkpoint_pages = 20;
+    hooks_.vacuum_always = true;
     hooks_.answer_before_commit = plan.bug == "answer";
     hooks_.publish_before_commit = plan.bug == "publish";
     if (plan.point != "-") {
@@ -278,7 +279,7 @@ std::string FirstOf(const std::vector<std::string>& lines) {
 const char* const kPoints[] = {"open.schema",      "open.rebuilt",    "commit.begin",
                                "commit.row",       "commit.before",   "commit.after",
                                "commit.published", "commit.answered", "compact.before",
-                               "compact.after",    "checkpoint.after"};
+                               "compact.after",    "checkpoint.after", "vacuum.after"};
 
 TEST(CrashSuite, KilledAtRandomNothingToldIsLost) {
   TempFolder folder;

@@ -98,6 +98,30 @@ TEST(Faults, AFailedSyncFailsTheWriteAndNoRestartFindsIt) {
   EXPECT_EQ(Must(*store, Put("/a", "three")), before + 1);
 }
 
+TEST(Faults, ADiskThatFailsForLongServesReadsAndHeals) {
+  TempFolder folder;
+  BadDisk disk;
+  TestHooks hooks;
+  hooks.files = &disk;
+  auto store = Open(folder.path(), &hooks);
+  const Revision before = Must(*store, Put("/a", "one"));
+  disk.sync_code = SQLITE_IOERR_FSYNC;
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_FALSE(Try(*store, Put("/a", "lost")).ok());
+    EXPECT_FALSE(Try(*store, Delete("/a")).ok());
+    EXPECT_EQ(store->Get("/a")->value->bytes, Shown("one", before));
+    EXPECT_FALSE(store->Rollback("/", 1).ok());
+  }
+  const auto conflict = Try(*store, Put("/a", "x", 0));
+  EXPECT_TRUE(conflict.ok()) << "a compare that fails needs no disk";
+  disk.sync_code = SQLITE_OK;
+  EXPECT_EQ(Must(*store, Put("/b", "two")), before + 1);
+  store.reset();
+  store = Open(folder.path());
+  EXPECT_EQ(store->Get("/a")->value->bytes, Shown("one", before));
+  EXPECT_EQ(store->CurrentRevision(), before + 1);
+}
+
 TEST(Faults, AReadOnlyFileRefusesWritesAndGoesOnReading) {
   TempFolder folder;
   BadDisk disk;

@@ -37,6 +37,7 @@ class PowerLossRun {
     hooks.files = &disk_;
     disk_.before_change = [this](const char* point) { Observe(point); };
     hooks.checkpoint_pages = 12;
+    hooks.vacuum_always = true;
     hooks.log_limits = {.events_max = 200, .bytes_max = 1 << 20};
     hooks.at = [this](const char* point) { Observe(point); };
     StoreOptions options;

@@ -33,6 +33,8 @@ struct TestHooks {
   FileObserver* files = nullptr;
   EventLog::Limits log_limits;
   int checkpoint_pages = 0;  // 0 = the default
+  // True: every free page goes back to the file system at once.
+  bool vacuum_always = false;
   // Planted bugs, each of which the suites must catch.
   bool answer_before_commit = false;
   bool skip_sync = false;

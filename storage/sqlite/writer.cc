@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "storage/difference.h"
 #include "storage/sqlite/snapshot_list.h"
 
 namespace sublet::storage {
@@ -187,7 +188,10 @@ void Writer::CommitGroup(std::vector<WriteRequest> group) {
 }
 
 Result<RollbackResult> Writer::RunRollback(const RollbackRequest& request) {
-  SUBLET_TRY(std::vector<Op> ops, DifferenceTo(request));
+  SUBLET_TRY(const ListResult then,
+             ListPast(*parts_.view, *parts_.reader, {.prefix = request.prefix}, request.revision,
+                      HistoryReader::Horizon::kHistory));
+  std::vector<Op> ops = DifferenceTo(then, tree_, request.prefix);
   RollbackResult result;
   Batch batch(tree_, revision_);
   for (Op& op : ops) {
@@ -208,48 +212,6 @@ Result<RollbackResult> Writer::RunRollback(const RollbackRequest& request) {
   Account(batch);
   Publish(batch);
   return result;
-}
-
-Result<std::vector<Op>> Writer::DifferenceTo(const RollbackRequest& request) const {
-  SUBLET_TRY(const ListResult then,
-             ListPast(*parts_.view, *parts_.reader, {.prefix = request.prefix}, request.revision,
-                      HistoryReader::Horizon::kHistory));
-  std::vector<Op> ops;
-  const auto remove = [&ops](const Entry& entry) {
-    if (!entry.short_history) {
-      Op op;
-      op.kind = Op::Kind::kDelete;
-      op.key = entry.key;
-      ops.push_back(std::move(op));
-    }
-  };
-  KeyCursor now(tree_, request.prefix);
-  const auto in_range = [&] {
-    return now.entry() != nullptr && now.entry()->key.starts_with(request.prefix);
-  };
-  for (const Record& record : then.records) {
-    for (; in_range() && now.entry()->key < record.key; now.Next()) {
-      remove(*now.entry());
-    }
-    const bool is_there = in_range() && now.entry()->key == record.key;
-    Op op;
-    op.bytes = WithoutRevision(*record.value);
-    const bool same = is_there && (now.entry()->mod_revision() == record.mod_revision ||
-                                   WithoutRevision(*now.entry()->value) == op.bytes);
-    if (is_there) {
-      now.Next();
-    }
-    if (!same) {
-      op.key = record.key;
-      op.revision_offset = record.value->revision_offset;
-      op.attachment = record.value->attachment;
-      ops.push_back(std::move(op));
-    }
-  }
-  for (; in_range(); now.Next()) {
-    remove(*now.entry());
-  }
-  return ops;
 }
 
 Writer::Answer Writer::Apply(Batch& batch, WriteRequest& request) const {

@@ -61,8 +61,6 @@ class Writer {
   void RunGroup(std::vector<WriteRequest> group);
   void CommitGroup(std::vector<WriteRequest> group);
   Result<RollbackResult> RunRollback(const RollbackRequest& request);
-  // The ops that turn what is there into what was there.
-  Result<std::vector<Op>> DifferenceTo(const RollbackRequest& request) const;
   Answer Apply(Batch& batch, WriteRequest& request) const;
   // Makes the batch and the group's local facts durable.
   Result<void> WriteGroup(const Batch& batch, const std::vector<WriteRequest>& group);
