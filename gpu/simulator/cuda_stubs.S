@@ -13,6 +13,9 @@
 #if defined(SUBLET_NVML)
 #define SUBLET_SYMBOL(name) sublet_stub name, 3
 #include "gpu/hooks/nvml_symbols.inc"
+#elif defined(SUBLET_NULL)
+#define SUBLET_SYMBOL(name) sublet_stub name, 0
+#include "gpu/hooks/cuda_symbols.inc"
 #else
 #define SUBLET_SYMBOL(name) sublet_stub name, 801
 #include "gpu/hooks/cuda_symbols.inc"

@@ -6,6 +6,7 @@
 //   probe hold BYTES          allocates, says "ready", waits for end of input
 //   probe fork N              N children, before and after cuInit
 //   probe launch NS SECONDS   launches kernels; prints how many finished
+//   probe burn BYTES NS       holds memory and launches until stopped; a line a second
 //   probe capture             launches while capturing are not gated
 //   probe procs               cuGetProcAddress gives hooks, with the version and stream form asked for
 //   probe info                prints "devices total free"
@@ -306,6 +307,32 @@ int LaunchFor(std::uint64_t ns, double seconds) {
   return 0;
 }
 
+// The example image's program: holds BYTES and launches kernels of NS until it is stopped.
+int Burn(Size bytes, std::uint64_t ns) {
+  Start();
+  CUdeviceptr p = 0;
+  Size free_bytes = 0;
+  Size total = 0;
+  Check(Cu<Size*, Size*>("cuMemGetInfo_v2")(&free_bytes, &total), "info");
+  const CUresult held = Cu<CUdeviceptr*, Size>("cuMemAlloc_v2")(&p, bytes);
+  std::printf("device shows %zu MiB, %zu MiB free; %zu MiB asked: %s\n", total / kMebibyte, free_bytes / kMebibyte, bytes / kMebibyte,
+              held == kSuccess ? "held" : held == kOutOfMemory ? "out of memory" : "error");
+  CUstream stream = nullptr;
+  Check(Cu<CUstream*, unsigned>("cuStreamCreate")(&stream, 1U), "stream");
+  for (std::uint64_t second = Now(), count = 0;;) {
+    Check(Launch(stream, ns), "launch");
+    Check(Cu<CUstream>("cuStreamSynchronize")(stream), "synchronize");
+    ++count;
+    if (Now() - second >= 1'000'000'000) {
+      std::printf("%llu kernels, %.1f %% of the device\n", static_cast<unsigned long long>(count),
+                  100.0 * static_cast<double>(count * ns) / static_cast<double>(Now() - second));
+      std::fflush(stdout);
+      second = Now();
+      count = 0;
+    }
+  }
+}
+
 int Capture() {
   Start();
   CUstream stream = nullptr;
@@ -456,9 +483,11 @@ int Gate(long rounds) {
   const double wait = time([&] { direct_wait(nullptr, nullptr, 0); });
   const double jump = time([&] { trampoline(nullptr, nullptr, 0); });
   CUdeviceptr p = 0;
+  const auto allocate = Cu<CUdeviceptr*, Size>("cuMemAlloc_v2");
+  const auto release = Cu<CUdeviceptr>("cuMemFree_v2");
   const double pair = time([&] {
-    Cu<CUdeviceptr*, Size>("cuMemAlloc_v2").function(&p, 4 * kMebibyte);
-    Cu<CUdeviceptr>("cuMemFree_v2").function(p);
+    allocate.function(&p, 4 * kMebibyte);
+    release.function(p);
   });
   std::printf("{\"gate_ns\":%.2f,\"trampoline_ns\":%.2f,\"native_launch_ns\":%.2f,\"alloc_free_ns\":%.0f}\n",
               through - native, jump - wait, native, pair);
@@ -475,6 +504,7 @@ int Main(int count, char** arguments) {
   if (is("hold", 1)) return Hold(std::strtoull(arguments[2], nullptr, 10));
   if (is("fork", 1)) return Fork(std::atoi(arguments[2]));
   if (is("launch", 2)) return LaunchFor(std::strtoull(arguments[2], nullptr, 10), std::atof(arguments[3]));
+  if (is("burn", 2)) return Burn(std::strtoull(arguments[2], nullptr, 10), std::strtoull(arguments[3], nullptr, 10));
   if (is("capture", 0)) return Capture();
   if (is("procs", 0)) return Procs();
   if (is("info", 0)) return Info();

@@ -1,0 +1,163 @@
+#include "gpu/api/guard.h"
+
+#include <array>
+#include <nlohmann/json.hpp>
+
+namespace sublet::gpu {
+namespace {
+
+using kube::FindBool;
+using kube::FindString;
+using kube::Json;
+
+constexpr std::array<std::string_view, 5> kEnvRefused = {"NVIDIA_DRIVER_CAPABILITIES", "CUDA_VISIBLE_DEVICES", "LD_PRELOAD",
+                                                         "LD_LIBRARY_PATH", "LD_AUDIT"};
+constexpr std::array<std::string_view, 5> kCapabilitiesRefused = {"SYS_ADMIN", "SYS_PTRACE", "SYS_RAWIO", "MKNOD", "ALL"};
+// Where the slice's files are mounted; a volume at, above or below would hide or replace them.
+constexpr std::array<std::string_view, 8> kPathsRefused = {"/run/sublet", "/var/run/sublet", "/etc/ld.so.preload", "/etc/ld.so.conf",
+                                                           "/etc/ld.so.cache", "/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu",
+                                                           "/usr/bin/nvidia-smi"};
+constexpr std::array<std::string_view, 6> kHostPathsRefused = {"/dev", "/proc", "/run/sublet", "/var/run/sublet", "/var/lib/sublet", "/sys"};
+
+// "/a//b/../c/" → "/a/c": mounts are compared as the kernel would see them.
+std::string Clean(std::string_view path) {
+  std::vector<std::string_view> parts;
+  while (!path.empty()) {
+    const std::size_t end = path.find('/');
+    const std::string_view part = path.substr(0, end);
+    path.remove_prefix(end == path.npos ? path.size() : end + 1);
+    if (part == "..") {
+      if (!parts.empty()) {
+        parts.pop_back();
+      }
+    } else if (!part.empty() && part != ".") {
+      parts.push_back(part);
+    }
+  }
+  std::string clean;
+  for (const std::string_view part : parts) {
+    clean += "/" + std::string(part);
+  }
+  return clean.empty() ? "/" : clean;
+}
+
+bool IsAtOrBelow(std::string_view path, std::string_view parent) {
+  return path == parent || parent == "/" || (path.starts_with(parent) && path[parent.size()] == '/');
+}
+
+const Json& ListAt(const Json& value, std::initializer_list<std::string_view> path) {
+  static const Json none = Json::array();
+  const Json* list = kube::Find(value, path);
+  return list != nullptr && list->is_array() ? *list : none;
+}
+
+class Guard {
+ public:
+  void Container(const Json& container, const std::string& at) {
+    const Json& env = ListAt(container, {"env"});
+    for (std::size_t i = 0; i < env.size(); ++i) {
+      Env(env[i], at + ".env[" + std::to_string(i) + "].name");
+    }
+    // envFrom can carry any name: what it brings is not known here.
+    if (!ListAt(container, {"envFrom"}).empty()) {
+      for (std::size_t i = 0; i < ListAt(container, {"envFrom"}).size(); ++i) {
+        const std::string_view prefix = FindString(ListAt(container, {"envFrom"})[i], {"prefix"});
+        if (prefix.starts_with("LD_") || prefix.starts_with("NVIDIA_") || prefix.starts_with("CUDA_") || prefix.starts_with("SUBLET_")) {
+          Refuse(at + ".envFrom[" + std::to_string(i) + "].prefix", "a prefix that makes variables of the driver or the loader");
+        }
+      }
+    }
+    if (FindBool(container, {"securityContext", "privileged"})) {
+      Refuse(at + ".securityContext.privileged", "a privileged container sees every device");
+    }
+    const Json& added = ListAt(container, {"securityContext", "capabilities", "add"});
+    for (std::size_t i = 0; i < added.size(); ++i) {
+      for (const std::string_view refused : kCapabilitiesRefused) {
+        if (added[i].is_string() && (added[i] == refused || added[i] == "CAP_" + std::string(refused))) {
+          Refuse(at + ".securityContext.capabilities.add[" + std::to_string(i) + "]", "this capability leads past the slice");
+        }
+      }
+    }
+    const Json& mounts = ListAt(container, {"volumeMounts"});
+    for (std::size_t i = 0; i < mounts.size(); ++i) {
+      const std::string path = Clean(FindString(mounts[i], {"mountPath"}));
+      for (const std::string_view refused : kPathsRefused) {
+        if (IsAtOrBelow(path, refused) || IsAtOrBelow(refused, path)) {
+          Refuse(at + ".volumeMounts[" + std::to_string(i) + "].mountPath", "covers the slice's own files");
+          break;
+        }
+      }
+    }
+  }
+
+  void Volumes(const Json& pod) {
+    const Json& volumes = ListAt(pod, {"spec", "volumes"});
+    for (std::size_t i = 0; i < volumes.size(); ++i) {
+      if (kube::Find(volumes[i], {"hostPath"}) == nullptr) {
+        continue;
+      }
+      const std::string path = Clean(FindString(volumes[i], {"hostPath", "path"}));
+      for (const std::string_view refused : kHostPathsRefused) {
+        if (IsAtOrBelow(path, refused) || IsAtOrBelow(refused, path)) {
+          Refuse("spec.volumes[" + std::to_string(i) + "].hostPath.path", "leads to devices or to the slices of others");
+          break;
+        }
+      }
+    }
+    for (const char* name : {"hostPID", "hostIPC"}) {
+      if (FindBool(pod, {"spec", name})) {
+        Refuse(std::string("spec.") + name, "a slice is known by its own namespaces");
+      }
+    }
+  }
+
+  std::vector<StatusCause>& causes() { return causes_; }
+
+ private:
+  void Env(const Json& variable, std::string at) {
+    const std::string_view name = FindString(variable, {"name"});
+    if (name == "NVIDIA_VISIBLE_DEVICES") {
+      const std::string_view value = FindString(variable, {"value"});
+      if (kube::Find(variable, {"valueFrom"}) != nullptr || (value != "void" && value != "none")) {
+        Refuse(std::move(at), "the slice decides which devices are visible");
+      }
+      return;
+    }
+    for (const std::string_view refused : kEnvRefused) {
+      if (name == refused) {
+        Refuse(std::move(at), "this variable could lead past the slice");
+        return;
+      }
+    }
+    if (name.starts_with("CUDA_MPS_") || name.starts_with("SUBLET_")) {
+      Refuse(std::move(at), "this variable could lead past the slice");
+    }
+  }
+
+  void Refuse(std::string field, std::string_view why) {
+    causes_.push_back({"FieldValueForbidden", "Forbidden: " + std::string(why) + " (the pod has a part of a GPU)", std::move(field)});
+  }
+
+  std::vector<StatusCause> causes_;
+};
+
+}  // namespace
+
+Result<void> GuardSlicePod(const Json& pod) {
+  Guard guard;
+  for (const char* kind : {"containers", "initContainers", "ephemeralContainers"}) {
+    const Json& containers = ListAt(pod, {"spec", kind});
+    for (std::size_t i = 0; i < containers.size(); ++i) {
+      guard.Container(containers[i], std::string("spec.") + kind + "[" + std::to_string(i) + "]");
+    }
+  }
+  guard.Volumes(pod);
+  if (guard.causes().empty()) {
+    return Ok();
+  }
+  const std::string first = guard.causes()[0].field + ": " + guard.causes()[0].message;
+  StatusDetails details{.name = std::string(FindString(pod, {"metadata", "name"})), .kind = "pods", .causes = std::move(guard.causes())};
+  return Status(Reason::kForbidden, "pod may not share a GPU: " + first).With(std::move(details));
+}
+
+}  // namespace sublet::gpu
