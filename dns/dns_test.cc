@@ -76,7 +76,7 @@ TEST(Message, LongAnswersAreCutAndSaySo) {
 
 class ZoneTest : public ::testing::Test {
  protected:
-  ZoneTest() : client_(std::make_shared<client::MemoryServer>(), "dns-test"), informers_(client_), zone_(informers_, "cluster.local") {
+  ZoneTest() : client_(std::make_shared<client::testing::MemoryServer>(), "dns-test"), informers_(client_), zone_(informers_, "cluster.local") {
     Put("services", R"({"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"default"},
         "spec":{"clusterIP":"10.96.0.5","ports":[{"name":"http","port":80,"protocol":"TCP"}]}})");
     Put("services", R"({"apiVersion":"v1","kind":"Service","metadata":{"name":"db","namespace":"default"},
