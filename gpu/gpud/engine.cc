@@ -47,6 +47,10 @@ Result<void> Engine::Start() {
     impl.inventory = std::move(inventory).value();
   }
   impl.LoadState();
+  {
+    MutexLock lock(impl.mutex);
+    impl.is_running = true;
+  }
   impl.engine_thread = std::thread([&impl] { impl.Run(); });
   pthread_setname_np(impl.engine_thread.native_handle(), "gpud-engine");
   if (impl.driver != nullptr) {
@@ -118,12 +122,16 @@ void Engine::Impl::Wake() const {
   }
 }
 
-void Engine::Impl::Post(std::function<void()> work) {
+bool Engine::Impl::Post(std::function<void()> work) {
   {
     MutexLock lock(mutex);
+    if (!is_running) {
+      return false;
+    }
     inbox.push_back(std::move(work));
   }
   Wake();
+  return true;
 }
 
 void Engine::Impl::AskDriver() {
@@ -165,6 +173,7 @@ void Engine::Impl::Run() {
     {
       MutexLock lock(mutex);
       if (stopping && inbox.empty()) {
+        is_running = false;
         return;
       }
       work.swap(inbox);
@@ -352,20 +361,21 @@ void Engine::Impl::Remove(const std::string& name) {
 
 namespace {
 
-// Runs `work` on the engine thread and waits for its answer.
-template <typename Work>
-auto CallOn(Engine* engine, const std::function<void(std::function<void()>)>& post, Work work) {
-  (void)engine;
-  using Answer = decltype(work());
+// Runs `work` on the engine thread and waits for its answer; `otherwise` when that thread is gone.
+template <typename Work, typename Answer>
+Answer CallOn(const std::function<bool(std::function<void()>)>& post, Answer otherwise, Work work) {
   Mutex mutex;
   CondVar done;
   std::optional<Answer> answer;
-  post([&] {
-    auto result = work();
+  const bool posted = post([&] {
+    Answer result = work();
     MutexLock lock(mutex);
     answer.emplace(std::move(result));
     done.NotifyOne();
   });
+  if (!posted) {
+    return otherwise;
+  }
   MutexLock lock(mutex);
   while (!answer) {
     done.Wait(mutex);
@@ -376,18 +386,19 @@ auto CallOn(Engine* engine, const std::function<void(std::function<void()>)>& po
 }  // namespace
 
 Result<void> Engine::AddSlice(const EngineSlice& slice) {
-  return CallOn(this, [this](auto work) { impl_->Post(std::move(work)); }, [&] { return impl_->Add(slice); });
+  return CallOn([this](auto work) { return impl_->Post(std::move(work)); },
+                Result<void>(ServiceUnavailable("gpud's engine has stopped")), [&] { return impl_->Add(slice); });
 }
 
 void Engine::RemoveSlice(const std::string& name) {
-  CallOn(this, [this](auto work) { impl_->Post(std::move(work)); }, [&] {
+  CallOn([this](auto work) { return impl_->Post(std::move(work)); }, false, [&] {
     impl_->Remove(name);
     return true;
   });
 }
 
 int Engine::ProcessesOf(const std::string& name) {
-  return CallOn(this, [this](auto work) { impl_->Post(std::move(work)); }, [&] {
+  return CallOn([this](auto work) { return impl_->Post(std::move(work)); }, 0, [&] {
     const auto found = impl_->slice_ids.find(name);
     if (found == impl_->slice_ids.end()) {
       return 0;
@@ -401,7 +412,7 @@ int Engine::ProcessesOf(const std::string& name) {
 }
 
 EngineStatus Engine::ReadStatus() {
-  return CallOn(this, [this](auto work) { impl_->Post(std::move(work)); }, [&] { return impl_->MakeStatus(); });
+  return CallOn([this](auto work) { return impl_->Post(std::move(work)); }, EngineStatus{}, [&] { return impl_->MakeStatus(); });
 }
 
 std::string Engine::FolderOf(const std::string& name) const { return impl_->options.socket_root + "/" + name; }

@@ -95,6 +95,7 @@ struct EngineStatus {
   double reconcile_seconds = 0;     // the last round of the driver thread
   std::uint64_t unmanaged_total = 0;
   std::uint64_t refused_hellos = 0;
+  std::map<std::string, std::string> unhealthy;  // UUID → why; the driver does not answer for it
 };
 
 class Engine {
@@ -113,8 +114,10 @@ class Engine {
   void Stop();  // idempotent; joins. Sockets are closed, folders stay.
 
   // Opens the slice for its container; afterwards it is ready. Idempotent. Threads: any; blocks until
-  // the socket listens. Errors: BadRequest (a UUID that is none), InternalError.
+  // the socket listens. Errors: BadRequest (a UUID that is none), InternalError, ServiceUnavailable
+  // (stopped).
   Result<void> AddSlice(const EngineSlice& slice);
+  // (The calls below answer empty once the engine has stopped.)
   // Closes it. Its processes keep their pages and are no longer served.
   void RemoveSlice(const std::string& name);
   // Known processes that live, and whether bytes of dead ones are still held. Unknown slice: 0.

@@ -89,6 +89,8 @@ struct Engine::Impl {
   double reconcile_seconds = 0;
   std::uint64_t unmanaged_total = 0;
   std::uint64_t refused_hellos = 0;
+  std::map<std::int32_t, int> silent_polls;  // by NVML index: rounds in a row without an answer
+  std::map<std::string, std::string> unhealthy;  // UUID → why
 
   Mutex mutex;
   CondVar changed;
@@ -96,6 +98,7 @@ struct Engine::Impl {
   std::uint64_t polls_wanted SUBLET_GUARDED_BY(mutex) = 0;
   std::deque<std::function<void(GpuDriver&)>> driver_inbox SUBLET_GUARDED_BY(mutex);
   bool stopping SUBLET_GUARDED_BY(mutex) = false;
+  bool is_running SUBLET_GUARDED_BY(mutex) = false;  // the engine thread takes work
   std::atomic<std::uint64_t> poll_number{0};
   std::thread engine_thread;
   std::thread driver_thread;
@@ -104,7 +107,7 @@ struct Engine::Impl {
   Result<void> Open();
   void Run();
   void RunDriver();
-  void Post(std::function<void()> work);
+  bool Post(std::function<void()> work);  // false: the engine thread is not there
   void Wake() const;
   void AskDriver();
   void ArmTimer(Nanoseconds at) const;
@@ -135,6 +138,7 @@ struct Engine::Impl {
   void Reconcile(const Snapshot& snapshot);
   void ReleaseDead(const Snapshot& snapshot, Nanoseconds now);
   void CompareSlice(Slice& slice, const Snapshot& snapshot);
+  void WatchHealth(const Snapshot& snapshot);
   void FindUnmanaged(const Snapshot& snapshot, Nanoseconds now);
   void KillLargest(Slice& slice, int device, const std::vector<DriverProcess>& list);
   EngineStatus MakeStatus();

@@ -13,6 +13,7 @@ namespace sublet::gpu {
 namespace {
 
 constexpr int kOverCapPolls = 3;
+constexpr int kSilentPolls = 3;
 constexpr std::size_t kUnmanagedMax = 4096;
 
 int PlaceOf(const EngineSlice& slice, const std::string& uuid) {
@@ -209,9 +210,32 @@ void Engine::Impl::FindUnmanaged(const Snapshot& snapshot, Nanoseconds now) {
   unmanaged = std::move(seen);
 }
 
+// A device for which the driver stops answering is unhealthy, until it answers again.
+void Engine::Impl::WatchHealth(const Snapshot& snapshot) {
+  for (const DriverDevice& device : inventory.devices) {
+    int& silent = silent_polls[device.index];
+    silent = snapshot.processes.contains(device.index) ? 0 : silent + 1;
+    const bool was = unhealthy.contains(device.uuid);
+    if (silent >= kSilentPolls && !was) {
+      unhealthy[device.uuid] = "the driver does not answer for the device";
+    } else if (silent == 0 && was) {
+      unhealthy.erase(device.uuid);
+    } else {
+      continue;
+    }
+    on_event({"", was ? "GpuHealthy" : "GpuUnhealthy", device.uuid});
+    for (const auto& [id, slice] : slices) {
+      if (!was && PlaceOf(slice.config, device.uuid) >= 0) {
+        on_event({slice.config.name, "GpuUnhealthy", "device " + device.uuid + " does not answer"});
+      }
+    }
+  }
+}
+
 void Engine::Impl::Reconcile(const Snapshot& snapshot) {
   const Nanoseconds now = MonotonicNs();
   reconcile_seconds = snapshot.seconds;
+  WatchHealth(snapshot);
   ReleaseDead(snapshot, now);
   for (auto& [id, slice] : slices) {
     CompareSlice(slice, snapshot);
@@ -224,6 +248,7 @@ EngineStatus Engine::Impl::MakeStatus() {
   status.reconcile_seconds = reconcile_seconds;
   status.unmanaged_total = unmanaged_total;
   status.refused_hellos = refused_hellos;
+  status.unhealthy = unhealthy;
   for (const auto& [name, id] : slice_ids) {
     Slice& slice = slices.at(id);
     SliceStatus out;

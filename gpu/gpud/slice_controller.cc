@@ -92,6 +92,9 @@ std::optional<GpuSlice> SliceController::FindSlice(const kube::ObjectKey& key) c
 
 void SliceController::OnEngineEvent(const EngineEvent& event) {
   log::Warn("gpu", {{"slice", event.slice}, {"reason", event.reason}, {"message", event.message}});
+  if (event.slice.empty()) {
+    queue_->Add({"", kNodeKey});  // the node's health may have changed
+  }
   for (const client::ObjectPtr& object : event.slice.empty() ? std::vector<client::ObjectPtr>{} : slices_.List()) {
     if (object->key.name == event.slice && object->record != nullptr) {
       EventOnPod(object->As<GpuSlice>(), "Warning", event.reason, event.message);

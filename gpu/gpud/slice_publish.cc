@@ -64,7 +64,11 @@ Result<Outcome> SliceController::PublishNode() {
   node.is_simulated = options_.cdi.is_simulated;
   node.epoch = epoch_.load();
   node.heartbeat_at = kube::FormatTime(clock_.Now());
+  const std::map<std::string, std::string> unhealthy = engine_.ReadStatus().unhealthy;
   for (const DriverDevice& device : inventory_.devices) {
+    const auto why = unhealthy.find(device.uuid);
+    ledger_.SetDevice(device.uuid, ledger_.FindDevice(device.uuid)->memory_bytes, device.is_healthy && why == unhealthy.end(),
+                      why == unhealthy.end() ? device.health_message : why->second);
     const Ledger::Device* books = ledger_.FindDevice(device.uuid);
     node.devices.push_back({.uuid = device.uuid,
                             .index = device.index,

@@ -1,4 +1,5 @@
 // Rows 33 to 38 of what a hostile tenant tries, as far as they end at the GPU layer.
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -8,7 +9,11 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <nlohmann/json.hpp>
 
+#include "gpu/gpud/cdi.h"
+#include "gpu/gpud/identity.h"
+#include "gpu/hooks/nvml_abi.h"
 #include "gpu/hooks/protocol.h"
 #include "gpu/testing/bench.h"
 
@@ -103,6 +108,62 @@ TEST(Hostile, InAPidNamespaceProcessesAreKnownByTheirNodePid) {
   EXPECT_EQ(bench.DeviceOf("a").used_bytes, 1300 * kMebibyte);
   shell.Kill(SIGKILL);
   EXPECT_TRUE(bench.Eventually([](const EngineStatus& s) { return s.slices[0].devices[0].used_bytes == 0; }));
+}
+
+// Where the driver can cap a cgroup itself, gpud tells it to.
+TEST(NativeCaps, AreSetOnTheCgroupOfASlicesFirstProcess) {
+  Bench bench;
+  bench.StopEngine();
+  bench.state().has_memory_limits = 1;
+  bench.StartEngine();
+  ASSERT_TRUE(bench.engine().AddSlice(bench.MakeSlice("a", 1000 * kMebibyte, 250)).ok());
+  Program holder = bench.Run("a", {"hold", std::to_string(100 * kMebibyte)});
+  ASSERT_EQ(holder.ReadLine(), "ready");
+  void* library = dlopen(SUBLET_SIMULATOR_NVML, RTLD_NOW | RTLD_NOLOAD);
+  ASSERT_NE(library, nullptr);
+  using Get = int (*)(void*, nvml::nvmlGetMemoryLimits_v1_t*);
+  using Handle = int (*)(unsigned int, void**);
+  void* device = nullptr;
+  ASSERT_EQ(reinterpret_cast<Handle>(dlsym(library, "nvmlDeviceGetHandleByIndex_v2"))(0, &device), 0);
+  const std::string cgroup = "/sys/fs/cgroup" + ProcessCgroup(holder.pid());
+  nvml::nvmlGetMemoryLimits_v1_t limits{cgroup.c_str(), 0, 0, 0};
+  const auto read = reinterpret_cast<Get>(dlsym(library, "nvmlDeviceGetMemoryLimits_v1"));
+  EXPECT_TRUE(bench.Eventually([&](const EngineStatus&) { return read(device, &limits) == 0; }));
+  EXPECT_EQ(limits.hardLimit, 1000 * kMebibyte);
+  dlclose(library);
+  EXPECT_EQ(holder.Wait(), 0);
+}
+
+// A container as CDI makes it: the example image's root with the spec's mounts, no environment at all.
+TEST(Image, TheExampleImageIsHeldToItsSliceByMountsAlone) {
+  if (geteuid() != 0) {
+    return;  // mounts need root; everything else of this file does not
+  }
+  Bench bench;
+  const EngineSlice slice = bench.MakeSlice("a", 1000 * kMebibyte, 250);
+  ASSERT_TRUE(bench.engine().AddSlice(slice).ok());
+  auto files = InstallFiles(bench.folder() + "/install");
+  ASSERT_TRUE(files.ok());
+  CdiOptions options{.is_simulated = true, .simulator_state = bench.folder() + "/simulator"};
+  const kube::Json spec = MakeCdiSpec(slice, bench.engine().FolderOf("a"), *files, options, {}, {});
+  const std::string root = bench.folder() + "/image/root";
+  std::string script = "set -e\nPATH=/usr/sbin:/usr/bin:/sbin:/bin\n";
+  script += std::string(SUBLET_GPU_SOURCE) + "/testing/example_image.sh " + SUBLET_GPU_BUILD + " " + bench.folder() + "/image >/dev/null\n";
+  for (const kube::Json& mount : spec["devices"][0]["containerEdits"]["mounts"]) {
+    const std::string from(kube::FindString(mount, {"hostPath"}));
+    const std::string to = root + std::string(kube::FindString(mount, {"containerPath"}));
+    script += "mkdir -p $(dirname " + to + "); if [ -d " + from + " ]; then mkdir -p " + to + "; else touch " + to + "; fi\n";
+    script += "mount --bind " + from + " " + to + "\n";
+    if (mount["options"][0] == "ro") {
+      script += "mount -o remount,bind,ro " + to + "\n";
+    }
+  }
+  script += "env -i $(command -v chroot) " + root + " /bin/gpu-burner info\nenv -i $(command -v chroot) " + root + " /usr/bin/nvidia-smi -L\n";
+  Program container = bench.Spawn({"/usr/bin/unshare", "--mount", "/bin/bash", "-c", script}, {});
+  std::string output;
+  EXPECT_EQ(container.Wait(&output), 0) << output;
+  EXPECT_TRUE(output.starts_with("1 1048576000 ")) << output;
+  EXPECT_NE(output.find("GPU 0: Simulated GPU"), std::string::npos) << output;
 }
 
 }  // namespace

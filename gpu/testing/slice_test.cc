@@ -320,6 +320,22 @@ TEST(Node, CarriesCapacityAndFeatureLabels) {
   EXPECT_EQ(kube::FindString(*object, {"metadata", "labels", "nvidia.com/gpu.memory"}), "16384");
 }
 
+TEST(Node, ALostDeviceIsUnhealthyAndGetsNoSlices) {
+  Node node(2);
+  node.bench().state().devices[0].is_lost = 1;
+  ASSERT_TRUE(node.bench().Eventually([](const EngineStatus& s) { return s.unhealthy.size() == 1; }));
+  node.clock().Advance(std::chrono::seconds(11));
+  ASSERT_TRUE(node.Until([&] { return !node.ReadNode().devices[0].is_healthy; }));
+  EXPECT_TRUE(node.ReadNode().devices[1].is_healthy);
+  node.Ask("a", "u1", 100, 10);
+  ASSERT_TRUE(node.UntilPhase("a", "u1", SlicePhase::kDenied));
+  EXPECT_EQ(node.Read("a", "u1")->status.reason, kDeniedUnhealthyDevice);
+  node.bench().state().devices[0].is_lost = 0;
+  ASSERT_TRUE(node.bench().Eventually([](const EngineStatus& s) { return s.unhealthy.empty(); }));
+  node.clock().Advance(std::chrono::seconds(11));
+  EXPECT_TRUE(node.Until([&] { return node.ReadNode().devices[0].is_healthy; }));
+}
+
 TEST(Cdi, TheSpecPutsTheInterceptorWhereTheDriverIsLookedFor) {
   Node node;
   node.Ask("a", "u1", 1000, 100);
