@@ -11,6 +11,7 @@
 #include "apiserver/auth/pki.h"
 #include "apiserver/auth/rbac_admission.h"
 #include "apiserver/auth/store_views.h"
+#include "apiserver/crd/definition_controller.h"
 #include "apiserver/handlers/api_handler.h"
 #include "apiserver/handlers/timer_queue.h"
 #include "apiserver/health.h"
@@ -137,6 +138,7 @@ class Wiring final : public ControlPlane {
   // API.
   AdmissionChain admission_;
   std::unique_ptr<TimerQueue> timers_;
+  std::unique_ptr<DefinitionController> definitions_;
   ApiContext context_;
   std::unique_ptr<NodeDialer> dialer_;
   std::unique_ptr<TunnelService> tunnels_;
@@ -310,6 +312,8 @@ Result<void> Wiring::Open() {
   SUBLET_RETURN_IF_ERROR(OpenListenerAndServe());
   AddRoutes();
   server_->Start();
+  definitions_ = std::make_unique<DefinitionController>(&context_);
+  SUBLET_RETURN_IF_ERROR(definitions_->Start());
   tunnels_->Start();
   listener_->Start();
   SUBLET_RETURN_IF_ERROR(WriteKubeconfig());
@@ -367,6 +371,9 @@ void Wiring::Stop() {
   }
   if (tunnels_) {
     tunnels_->Stop();
+  }
+  if (definitions_) {
+    definitions_->Stop();
   }
   if (timers_) {
     timers_->Stop();

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kube/field_error.h"
+#include "kube/protobuf.h"
 #include "kube/typed.h"
 
 namespace sublet::apiserver {
@@ -97,13 +98,15 @@ Result<void> CheckType(const Call& call, const BodyTarget& target, kube::Json& t
 }  // namespace
 
 Result<RawBody> ParseBody(const Call& call, bool find_duplicates) {
-  const bool allows_protobuf = false;
+  const bool allows_protobuf = call.resource == nullptr || !call.kind().is_custom;
   SUBLET_TRY(const MediaType media, NegotiateInput(*call.request, allows_protobuf));
   const std::string& body = call.request->body;
   RawBody raw;
   switch (media) {
-    case MediaType::kProtobuf:
-      return InternalError("protobuf");
+    case MediaType::kProtobuf: {
+      SUBLET_TRY(raw.tree, kube::DecodeProtobuf(body));
+      break;
+    }
     case MediaType::kYaml: {
       auto tree = kube::ParseYaml(body);
       if (!tree.ok()) {

@@ -145,6 +145,11 @@ void CreateObject(CallPtr call, CreateInput input) {
 }
 
 void HandleCreate(CallPtr call) {
+  if (call->resource->terminating) {
+    return SendError(*call, Status(Reason::kMethodNotAllowed,
+                                   "create not allowed while custom resource definition is "
+                                   "terminating"));
+  }
   const auto options = ParseWriteOptions(*call->request, "CreateOptions");
   if (!options.ok()) {
     return SendError(*call, options.error());

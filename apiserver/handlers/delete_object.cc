@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "apiserver/crd/definition_strategy.h"
 #include "apiserver/handlers/object_writer.h"
 #include "apiserver/handlers/write_common.h"
 #include "kube/object.h"
@@ -195,10 +196,32 @@ Step DecideNamespace(kube::Json& object, const DeleteOptions& options, const kub
   return HasFinalizers(object) ? Step::kNothing : Step::kRemove;
 }
 
+bool IsDefinition(const Call& call) {
+  return call.resource->Is("apiextensions.k8s.io", "customresourcedefinitions");
+}
+
+// A definition waits for its objects to go (crd/definition_controller.h).
+void MarkDefinition(kube::Json& object, WallTime now) {
+  MarkDeleting(object, now);
+  MetadataOf(object).erase("deletionGracePeriodSeconds");
+  kube::AddFinalizer(&object, kCleanupFinalizer);
+  kube::Condition condition;
+  condition.type = "Terminating";
+  condition.status = "True";
+  condition.reason = "InstanceDeletionInProgress";
+  condition.message =
+      "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+  kube::SetCondition(&object, condition, kube::FormatTime(now));
+}
+
 Step Decide(DeleteJob& job, kube::Json& object, WallTime now) {
   const kube::Kind& kind = job.call->kind();
   if (IsNamespace(*job.call)) {
     return DecideNamespace(object, job.options, kind, now);
+  }
+  if (IsDefinition(*job.call) && !kube::IsDeleting(object)) {
+    MarkDefinition(object, now);
+    return Step::kStore;
   }
   bool graceful = false;
   const Step step = ApplyGrace(*job.call->resource, object, job.options, now, graceful);

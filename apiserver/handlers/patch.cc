@@ -5,6 +5,7 @@
 #include "apiserver/handlers/update_object.h"
 #include "apiserver/handlers/verbs.h"
 #include "apiserver/handlers/write_common.h"
+#include "apiserver/registry/kind_ops.h"
 #include "kube/json_patch.h"
 #include "kube/strategic_merge_patch.h"
 
@@ -76,12 +77,40 @@ Result<kube::Json> ApplyTo(Call& call, const Patch& patch, const kube::Json& liv
   return object;
 }
 
+// Server-side apply: the body is a configuration, not a change; what is absent is created.
+void HandleApply(std::shared_ptr<UpdateJob> job) {
+  const CallPtr call = job->call;
+  auto config = kube::ParseYaml(call->request->body);
+  if (!config.ok()) {
+    return SendError(*call, BadRequest("error decoding YAML: " + config.error().message()));
+  }
+  if (!config->is_object()) {
+    return SendError(*call, BadRequest("error decoding YAML: json: cannot unmarshal value into Go "
+                                       "value of type map[string]interface {}"));
+  }
+  job->allow_create = call->subresource == nullptr;
+  job->tracks_itself = true;
+  auto shared = std::make_shared<const kube::Json>(std::move(*config));
+  job->make = [call, shared, options = job->options](
+                  const kube::Json* live) -> Result<kube::Json> {
+    SUBLET_TRY(kube::Json object,
+               ApplyConfig(*call->resource, *shared, live, options.field_manager, options.force,
+                           call->subresource_name(), call->context->clock->Now()));
+    SUBLET_RETURN_IF_ERROR(
+        DecodeTree(*call, call->kind(), FieldValidation::kIgnore, {}, object, true));
+    object["apiVersion"] = call->resource->ApiVersion();
+    object["kind"] = call->resource->kind_name();
+    return object;
+  };
+  RunUpdate(std::move(job));
+}
+
 }  // namespace
 
 void HandlePatch(CallPtr call) {
   const std::string type = MediaTypeOf(call->request->Header("content-type"));
   const bool is_custom = call->kind().is_custom;
-  const bool known = type == kJsonPatch || type == kMergePatch ||
+  const bool known = type == kJsonPatch || type == kMergePatch || type == kApplyPatch ||
                      (type == kStrategicPatch && !is_custom);
   if (!known) {
     return SendError(*call, UnsupportedPatch(is_custom));
@@ -94,6 +123,9 @@ void HandlePatch(CallPtr call) {
   auto job = std::make_shared<UpdateJob>();
   job->call = call;
   job->options = *options;
+  if (type == kApplyPatch) {
+    return HandleApply(std::move(job));
+  }
   auto patch = ReadPatch(*call, *options);
   if (!patch.ok()) {
     return SendError(*call, patch.error());

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 
+#include "apiserver/crd/definition_strategy.h"
 #include "apiserver/registry/object_codec.h"
 #include "kube/kinds/registry.h"
 
@@ -82,7 +83,14 @@ std::string StoragePrefix(const kube::GroupResource& name) {
 std::vector<ResourcePtr> BuiltinResources() {
   std::vector<ResourcePtr> resources;
   std::map<kube::GroupResource, std::shared_ptr<const StoredType>> types;
-  for (const auto& kind : kube::BuiltinKinds()) {
+  for (const auto& builtin : kube::BuiltinKinds()) {
+    kube::KindPtr kind = builtin;
+    if (kind->gvk.group == "apiextensions.k8s.io") {
+      // The definition kind's own logic stands here, because only the API server knows it.
+      auto copy = std::make_shared<kube::Kind>(*builtin);
+      copy->strategy = std::make_shared<const DefinitionStrategy>();
+      kind = std::move(copy);
+    }
     auto resource = std::make_shared<Resource>(kind);
     if (kind->has_metadata) {
       auto& type = types[kind->storage];

@@ -152,9 +152,9 @@ std::vector<ResourcePtr> Catalog::ResourcesOf(std::string_view group,
 
 std::vector<ResourcePtr> Catalog::StoredResources() const {
   std::vector<ResourcePtr> found;
-  std::set<const StoredType*> seen;
+  std::set<std::string_view> seen;
   for (const auto& resource : resources_) {
-    if (resource->type != nullptr && seen.insert(resource->type.get()).second) {
+    if (resource->type != nullptr && seen.insert(resource->type->prefix).second) {
       found.push_back(resource);
     }
   }

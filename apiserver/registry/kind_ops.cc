@@ -2,19 +2,37 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kube/managed_fields.h"
 #include "kube/typed.h"
 
 namespace sublet::apiserver {
 
-void TrackUpdate(const Resource&, kube::Json& object, const kube::Json* live, std::string_view,
-                 std::string_view, WallTime) {
-  auto& metadata = object["metadata"];
-  metadata.erase("managedFields");
-  if (live != nullptr) {
-    if (const kube::Json* old = kube::Find(*live, {"metadata", "managedFields"})) {
-      metadata["managedFields"] = *old;
-    }
-  }
+namespace {
+
+kube::FieldManagerContext ManagerContext(const Resource& resource, std::string_view subresource,
+                                         WallTime now) {
+  kube::FieldManagerContext context;
+  context.gvk = resource.kind->gvk;
+  context.type = resource.kind->type;
+  context.is_custom = resource.kind->is_custom;
+  context.has_status = resource.kind->has_status;
+  context.subresource = std::string(subresource);
+  context.now = now;
+  return context;
+}
+
+}  // namespace
+
+void TrackUpdate(const Resource& resource, kube::Json& object, const kube::Json* live,
+                 const std::string& manager, std::string_view subresource, WallTime now) {
+  kube::TrackUpdate(ManagerContext(resource, subresource, now), live, manager, &object);
+}
+
+Result<kube::Json> ApplyConfig(const Resource& resource, const kube::Json& config,
+                               const kube::Json* live, const std::string& manager, bool force,
+                               std::string_view subresource, WallTime now) {
+  return kube::ApplyObject(ManagerContext(resource, subresource, now), live, config, manager,
+                           force);
 }
 
 bool ServesStoredBytes(const Resource& resource, const ObjectFacts& facts) {

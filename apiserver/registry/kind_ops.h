@@ -18,7 +18,12 @@ namespace sublet::apiserver {
 // managedFields after a create, update or non-apply patch. `object` is what is about to be written,
 // `live` what stands (null for a create).
 void TrackUpdate(const Resource& resource, kube::Json& object, const kube::Json* live,
-                 std::string_view manager, std::string_view subresource, WallTime now);
+                 const std::string& manager, std::string_view subresource, WallTime now);
+// Server-side apply of `config` onto `live` (null: nothing there yet). Errors: those of
+// kube::ApplyObject.
+Result<kube::Json> ApplyConfig(const Resource& resource, const kube::Json& config,
+                               const kube::Json* live, const std::string& manager, bool force,
+                               std::string_view subresource, WallTime now);
 
 // True when stored bytes can be served in this resource's version as they are, but for apiVersion
 // and kind.

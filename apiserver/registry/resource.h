@@ -54,6 +54,7 @@ struct Resource {
   // A custom resource whose schema has defaults: bytes written under another schema are defaulted
   // again when they are read.
   bool defaults_on_read = false;
+  bool terminating = false;  // its definition is being deleted: nothing new may be created
   std::string crd;          // name of the CustomResourceDefinition; "" for built-in kinds
   std::string schema_hash;  // tells versions of a custom schema apart, for OpenAPI's hashes
 
