@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "kube/kinds/builtin_strategy.h"
 #include "kube/schema/builtin_schema.h"
 
 namespace sublet::kube {
@@ -178,6 +179,9 @@ struct Builtins {
       } else if (groups.back().versions.back() != version) {
         groups.back().versions.emplace_back(version);
       }
+    }
+    for (const std::shared_ptr<Kind>& kind : made) {
+      kind->strategy = std::make_shared<BuiltinStrategy>(*kind);
     }
     kinds.assign(made.begin(), made.end());
   }

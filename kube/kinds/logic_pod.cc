@@ -1,0 +1,127 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "kube/kinds/logic_functions.h"
+#include "kube/object.h"
+#include "kube/quantity.h"
+#include "kube/timestamp.h"
+
+namespace sublet::kube::logic {
+namespace {
+
+bool IsPositive(const Json* list, std::string_view name) {
+  if (list == nullptr) {
+    return false;
+  }
+  const std::string_view text = FindString(*list, {name});
+  return !text.empty() && Quantity::ParseOrZero(text).Sign() > 0;
+}
+
+// What the containers of a pod ask for, as far as the class depends on it.
+struct QosFacts {
+  bool any = false;         // some request or limit of cpu or memory
+  bool guaranteed = true;   // every container has limits for both, equal to its requests
+};
+
+void Look(const Json& container, QosFacts* facts) {
+  const Json* requests = Find(container, {"resources", "requests"});
+  const Json* limits = Find(container, {"resources", "limits"});
+  for (const char* name : {"cpu", "memory"}) {
+    const bool requested = IsPositive(requests, name);
+    const bool limited = IsPositive(limits, name);
+    facts->any |= requested || limited;
+    const bool equal =
+        limited && (!requested || Quantity::ParseOrZero(FindString(*requests, {name})) ==
+                                      Quantity::ParseOrZero(FindString(*limits, {name})));
+    facts->guaranteed &= equal;
+  }
+}
+
+}  // namespace
+
+std::string_view QosClassOf(const Json& spec) {
+  QosFacts facts;
+  const Json* whole = Find(spec, {"resources"});
+  if (whole != nullptr && (Find(*whole, {"requests"}) != nullptr ||
+                           Find(*whole, {"limits"}) != nullptr)) {
+    Look({{"resources", *whole}}, &facts);
+  } else {
+    for (const char* list : {"containers", "initContainers"}) {
+      if (const Json* containers = Find(spec, {list});
+          containers != nullptr && containers->is_array()) {
+        for (const Json& container : *containers) {
+          Look(container, &facts);
+        }
+      }
+    }
+  }
+  if (!facts.any) {
+    return "BestEffort";
+  }
+  return facts.guaranteed ? "Guaranteed" : "Burstable";
+}
+
+void PreparePodCreate(const WriteContext& context, Json* pod) {
+  const Json none = Json::object();
+  const Json* spec = Find(*pod, {"spec"});
+  (*pod)["status"] = {{"phase", "Pending"},
+                      {"qosClass", std::string(QosClassOf(spec == nullptr ? none : *spec))}};
+  const Json* gates = spec == nullptr ? nullptr : Find(*spec, {"schedulingGates"});
+  if (gates != nullptr && gates->is_array() && !gates->empty()) {
+    (*pod)["status"]["conditions"] =
+        Json::array({{{"type", "PodScheduled"},
+                      {"status", "False"},
+                      {"reason", "SchedulingGated"},
+                      {"message", "Scheduling is blocked due to non-empty scheduling gates"},
+                      {"lastProbeTime", nullptr},
+                      {"lastTransitionTime", nullptr},
+                      {"observedGeneration", 1}}});
+  }
+  (void)context;
+}
+
+void PreparePodUpdate(const WriteContext&, const Json&, Json*) {}
+
+void PreparePodStatus(const WriteContext&, const Json& old, Json* pod) {
+  // Only the kubelet's side may be told: a write of the status neither deletes nor adopts.
+  Json& metadata = EnsureObject(pod, "metadata");
+  if (const Json* owners = Find(old, {"metadata", "ownerReferences"})) {
+    metadata["ownerReferences"] = *owners;
+  } else {
+    EraseMember(&metadata, "ownerReferences");
+  }
+  // The class is settled at creation.
+  Json& status = EnsureObject(pod, "status");
+  if (const std::string qos(FindString(old, {"status", "qosClass"})); !qos.empty()) {
+    status["qosClass"] = qos;
+  }
+}
+
+void PreparePodSubresource(std::string_view subresource, const WriteContext&, const Json& old,
+                           Json* pod) {
+  Json result = old;
+  result["metadata"] = (*pod)["metadata"];
+  if (subresource == "ephemeralcontainers") {
+    if (const Json* list = Find(*pod, {"spec", "ephemeralContainers"})) {
+      result["spec"]["ephemeralContainers"] = *list;
+    }
+  } else if (subresource == "resize") {
+    for (const char* list : {"containers", "initContainers"}) {
+      Json* mine = Find(result, {"spec", list});
+      const Json* theirs = Find(*pod, {"spec", list});
+      if (mine == nullptr || theirs == nullptr || mine->size() != theirs->size()) {
+        continue;
+      }
+      for (std::size_t i = 0; i < mine->size(); ++i) {
+        for (const char* field : {"resources", "resizePolicy"}) {
+          if (const Json* value = Find((*theirs)[i], {field})) {
+            (*mine)[i][field] = *value;
+          }
+        }
+      }
+    }
+  }
+  *pod = std::move(result);
+}
+
+}  // namespace sublet::kube::logic
