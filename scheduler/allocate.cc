@@ -264,7 +264,7 @@ void Allocator::AddSpecialScores(const Task& task, const std::vector<NodeId>& no
 bool Allocator::PlaceTask(TaskId id, const std::vector<NodeId>& nodes) {
   State& state = session_.state;
   const Task& task = state.task(id);
-  --session_.steps_left;
+  session_.steps_left -= simulate_ ? 1 : 0;
   if (task.retry_at > session_.now && !simulate_) {
     session_.MayChangeAt(task.retry_at);
     return false;

@@ -276,6 +276,24 @@ Result<std::vector<CaseOutcome>> RunCases(const std::string& text, const Profile
   return outcomes;
 }
 
+Result<std::vector<std::string>> CaseStates(const std::string& text, const Profile& profile) {
+  SUBLET_TRY(const Json cases, kube::ParseJson(text, kCaseLimits));
+  std::vector<std::string> lines;
+  for (const Json& test : cases) {
+    Table table;
+    table.tasks = LoadTasks(test);
+    table.claims = LoadClaims(test);
+    Table after = table;
+    RunRound(test, ProfileOf(test, profile), table, true, &after);
+    std::string line = test.value("id", "?");
+    for (const auto& [name, row] : after.tasks) {
+      line += std::string(" ") + name + "=" + StatusName(row.status) + "@" + row.node;
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
 int RunCasesCommand(const std::vector<std::string>& args) {
   std::string profile_name = "kai-0.13";
   std::string table;

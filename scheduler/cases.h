@@ -19,6 +19,8 @@ struct CaseOutcome {
 // Runs every case of `text` (a JSON array) under `profile`.
 // Errors: BadRequest when the text is no array of cases.
 Result<std::vector<CaseOutcome>> RunCases(const std::string& text, const Profile& profile);
+// Where every task of every case ends up ("id task status node", sorted), for comparing profiles.
+Result<std::vector<std::string>> CaseStates(const std::string& text, const Profile& profile);
 // Runs the rows of a unit table: division, fairshare, resource_share, queue_order, strategies,
 // reclaimable, capacity_policy, minruntime, topology_filter.
 // Errors: Invalid for an unknown table, BadRequest for bad text.

@@ -112,7 +112,9 @@ void Engine::DeleteBudget(const std::string& key) { state_.DeleteBudget(key); }
 
 void Engine::BeginCycle(Millis now) {
   // Promises are made again every cycle, on what is free by then.
-  const std::set<TaskId> promised = state_.pipelined;
+  std::set<TaskId> promised = state_.pipelined;
+  promised.insert(state_.withdrawn.begin(), state_.withdrawn.end());
+  state_.withdrawn.clear();
   for (TaskId id : promised) {
     state_.DropPromise(id);
   }
@@ -129,6 +131,17 @@ CycleResult Engine::Run(Millis now) {
   BeginCycle(now);
   for (std::size_t i = 0; i < profiles_.size(); ++i) {
     RunProfile(static_cast<int>(i), profiles_[i].actions, now, &result);
+  }
+  std::map<std::string, std::string> promises;
+  for (const Decision& decision : result.decisions) {
+    if (decision.kind == Decision::Kind::kPipeline) {
+      promises[decision.pod_uid] = decision.node;
+    }
+  }
+  if (promises != promises_) {
+    ++state_.usage_generation;
+    ++state_.capacity_generation;
+    promises_ = std::move(promises);
   }
   earliest_ = result.earliest;
   return result;
@@ -162,12 +175,10 @@ void Engine::RunProfile(int index, const std::vector<Action>& actions, Millis no
     }
     (*job.tried)[static_cast<std::size_t>(action)] = session.MarkOf(job);
   }
-  if (!session.decisions.empty()) {
-    ++state_.usage_generation;
-    if (std::any_of(session.decisions.begin(), session.decisions.end(),
-                    [](const Decision& d) { return d.kind == Decision::Kind::kEvict; })) {
-      ++state_.capacity_generation;
-    }
+  for (const Decision& decision : session.decisions) {
+    // A promise made again is no news; Run compares them as a whole.
+    state_.usage_generation += decision.kind != Decision::Kind::kPipeline ? 1 : 0;
+    state_.capacity_generation += decision.kind == Decision::Kind::kEvict ? 1 : 0;
   }
   CollectVerdicts(session, result);
   for (JobId id : session.started) {

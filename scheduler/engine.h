@@ -141,6 +141,7 @@ class Engine {
   std::unique_ptr<TopologyCache> topologies_;
   std::vector<AttemptNote> notes_;
   Millis earliest_ = kNever;  // of the last cycle
+  std::map<std::string, std::string> promises_;  // of the last cycle: pod -> node
 };
 
 }  // namespace sublet::scheduler

@@ -225,8 +225,17 @@ class FailedSignatures {
   std::map<Signature, Failed> smallest_;
 };
 
-// Jobs for which another attempt cannot end differently: nothing about them or the cluster changed.
+// Jobs that may not evict yet: their preemption delay runs, or a bind of theirs was just rejected.
 bool Delayed(Session& session, const Job& job) {
+  for (const PodSet& set : job.pod_sets) {
+    for (TaskId id : set.tasks) {
+      const Task& task = session.state.task(id);
+      if (task.status == Status::kPending && task.retry_at > session.now) {
+        session.MayChangeAt(task.retry_at);
+        return true;
+      }
+    }
+  }
   if (!session.profile.preemption_delay || !job.preemption_delay.has_value()) {
     return false;
   }

@@ -83,8 +83,6 @@ void JobOrder::Push(std::shared_ptr<JobView> view) {
       return;  // no such queue, no leaf, or its parent does not exist
     }
   }
-  const auto view_less = [this](const auto& a, const auto& b) { return ViewBefore(a, b); };
-  const auto level_less = [this](Level* a, Level* b) { return LevelBefore(a, b); };
   Level* leaf = Find(queue);
   const bool fresh = leaf == nullptr;
   if (fresh) {
@@ -92,13 +90,8 @@ void JobOrder::Push(std::shared_ptr<JobView> view) {
     leaf->queue = queue;
   }
   leaf->jobs.push_back(std::move(view));
-  Up(leaf->jobs, leaf->jobs.size() - 1, view_less);
-  if (depth_ >= 0 && static_cast<int>(leaf->jobs.size()) > depth_) {
-    // Beyond the depth the worst one stays out.
-    auto worst = std::max_element(leaf->jobs.begin(), leaf->jobs.end(), view_less);
-    std::swap(*worst, leaf->jobs.back());
-    leaf->jobs.pop_back();
-    std::make_heap(leaf->jobs.begin(), leaf->jobs.end(), [&](const auto& a, const auto& b) { return view_less(b, a); });
+  if (built_) {
+    Up(leaf->jobs, leaf->jobs.size() - 1, [this](const auto& a, const auto& b) { return ViewBefore(a, b); });
   }
   // New levels are linked once they have a job to be compared by.
   Level* child = leaf;
@@ -107,7 +100,6 @@ void JobOrder::Push(std::shared_ptr<JobView> view) {
     const QueueId above = child->queue == kNone ? kNone : state.queue(child->queue).parent;
     if (above == kNone) {
       roots_.push_back(child);
-      Up(roots_, roots_.size() - 1, level_less);
       break;
     }
     Level* parent_level = Find(above);
@@ -118,16 +110,46 @@ void JobOrder::Push(std::shared_ptr<JobView> view) {
     }
     child->parent = parent_level;
     parent_level->children.push_back(child);
-    Up(parent_level->children, parent_level->children.size() - 1, level_less);
     child = parent_level;
   }
   // The new job may have moved its whole path ahead of its siblings; only the top of each heap is
   // looked at again, so paths are sifted up here.
-  for (Level* at = leaf; at != nullptr; at = at->parent) {
+  for (Level* at = leaf; built_ && at != nullptr; at = at->parent) {
     std::vector<Level*>& heap = at->parent != nullptr ? at->parent->children : roots_;
-    Up(heap, static_cast<std::size_t>(std::find(heap.begin(), heap.end(), at) - heap.begin()), level_less);
+    Up(heap, static_cast<std::size_t>(std::find(heap.begin(), heap.end(), at) - heap.begin()),
+       [this](Level* a, Level* b) { return LevelBefore(a, b); });
     at->reorder = true;
   }
+}
+
+// Makes the heaps of what was pushed so far. Comparisons of queues are not always transitive, so heaps
+// are built from the names' order: the order of the pushes must not show.
+void JobOrder::Build() {
+  built_ = true;
+  const auto view_less = [this](const auto& a, const auto& b) { return ViewBefore(a, b); };
+  const auto build = [this](const auto& self, std::vector<Level*>& heap) -> void {
+    std::sort(heap.begin(), heap.end(), [this](Level* a, Level* b) {
+      return a->queue != kNone && b->queue != kNone &&
+             session_.state.queue(a->queue).spec.name < session_.state.queue(b->queue).spec.name;
+    });
+    for (Level* level : heap) {
+      self(self, level->children);
+    }
+    for (std::size_t i = heap.size() / 2; i-- > 0;) {
+      Down(heap, i, [this](Level* a, Level* b) { return LevelBefore(a, b); });
+    }
+  };
+  for (auto& [queue, level] : levels_) {
+    auto& jobs = level->jobs;
+    if (depth_ >= 0 && static_cast<int>(jobs.size()) > depth_) {
+      std::sort(jobs.begin(), jobs.end(), view_less);
+      jobs.resize(static_cast<std::size_t>(std::max(depth_, 1)));
+    }
+    for (std::size_t i = jobs.size() / 2; i-- > 0;) {
+      Down(jobs, i, view_less);
+    }
+  }
+  build(build, roots_);
 }
 
 JobOrder::Level* JobOrder::Best(std::vector<Level*>& heap) {
@@ -161,6 +183,9 @@ void JobOrder::Shrink(Level* level) {
 }
 
 std::shared_ptr<JobView> JobOrder::Pop() {
+  if (!built_) {
+    Build();
+  }
   Level* level = Best(roots_);
   while (!level->children.empty()) {
     level = Best(level->children);

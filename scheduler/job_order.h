@@ -39,6 +39,7 @@ class JobOrder {
   QueueSide Side(Level* level);
   Level* Best(std::vector<Level*>& heap);
   void Shrink(Level* level);
+  void Build();
 
   template <typename T, typename Less>
   static void Up(std::vector<T>& heap, std::size_t at, Less less);
@@ -48,6 +49,7 @@ class JobOrder {
   Session& session_;
   bool victims_;
   int depth_;
+  bool built_ = false;
   std::vector<Level*> roots_;
   std::map<QueueId, std::unique_ptr<Level>> levels_;
   std::map<QueueId, Quota> popped_;  // what popped victims hold, per leaf

@@ -303,6 +303,7 @@ class State {
   std::set<JobId> pending_jobs;
   std::set<JobId> active_jobs;  // with at least one ActiveAllocated task
   std::set<TaskId> pipelined;
+  std::set<TaskId> withdrawn;  // promises that a later decision of the cycle took back
   std::set<JobId> stale_jobs;    // some pod set below its minimum while others hold resources
   std::set<JobId> marked_stale;  // those for which the grace runs
   std::map<std::string, TopologySpec> topologies;

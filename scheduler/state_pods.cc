@@ -157,6 +157,7 @@ void State::ClearTask(TaskId id) {
     ++usage_generation;
   }
   pipelined.erase(id);
+  withdrawn.erase(id);
   DetachTask(id);
 }
 

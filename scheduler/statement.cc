@@ -61,7 +61,13 @@ void Statement::DoEvict(Op& op) {
   }
   state_.SetStatus(op.task, Status::kReleasing);
   if (!task.placements.empty()) {
-    state_.Reaccount(op.task, op.placement, Status::kReleasing);
+    // Differs: KAI counts a promise that is withdrawn as something that is being freed, though nothing
+    // was held; here it is just gone.
+    if (op.status == Status::kPipelined) {
+      state_.Unplace(op.task, op.placement);
+    } else {
+      state_.Reaccount(op.task, op.placement, Status::kReleasing);
+    }
   }
   op.claims.clear();
   DropClaims(op.task, &op);
@@ -94,20 +100,20 @@ void Statement::Allocate(TaskId id, NodeId node, const std::vector<int>& groups)
 void Statement::Pipeline(TaskId id, NodeId node, const std::vector<int>& groups, bool may_unevict) {
   Task& task = state_.task(id);
   if (may_unevict) {
-    for (const Placement& placement : task.placements) {
-      const bool moved = !groups.empty() && groups != placement.groups;
-      if (placement.node != node || moved) {
+    // The last thing done to the task: undone in the middle only when nothing of it came after.
+    for (std::size_t i = ops_.size(); i-- > 0;) {
+      if (ops_[i].task != id || !ops_[i].valid || ops_[i].kind == Kind::kUndo) {
         continue;
       }
-      for (std::size_t i = 0; i < ops_.size(); ++i) {
-        if (ops_[i].kind == Kind::kEvict && ops_[i].task == id && ops_[i].valid) {
-          Undo(i);
-          Op mark = Before(Kind::kUndo, id);
-          mark.undone = i;
-          ops_.push_back(std::move(mark));
-          return;
-        }
+      const bool moved = !groups.empty() && groups != ops_[i].groups;
+      if (ops_[i].kind != Kind::kEvict || ops_[i].node != node || moved) {
+        break;
       }
+      Undo(i);
+      Op mark = Before(Kind::kUndo, id);
+      mark.undone = i;
+      ops_.push_back(std::move(mark));
+      return;
     }
   }
   Op op = Before(Kind::kPipeline, id);
@@ -133,7 +139,9 @@ void Statement::Undo(std::size_t index) {
   switch (op.kind) {
     case Kind::kEvict: {
       Restore(op);
-      if (!state_.task(op.task).placements.empty()) {
+      if (op.status == Status::kPipelined && op.node != kNone) {
+        state_.Place(op.task, op.node, Status::kPipelined, op.groups);
+      } else if (!state_.task(op.task).placements.empty()) {
         state_.Reaccount(op.task, op.placement, op.status);
       }
       state_.ChargeQueues(op.task, 1);
@@ -192,7 +200,10 @@ void Statement::Commit(std::vector<Decision>* decisions) {
       decision.gang_size = op.gang_size;
       task.tentative = task.status != Status::kReleasing && task.tentative;
       // A promise that is withdrawn is no pod that must be deleted.
-      if (!task.real && op.status == Status::kPipelined) {
+      if (op.status == Status::kPipelined) {
+        if (task.status == Status::kReleasing) {
+          state_.withdrawn.insert(op.task);
+        }
         continue;
       }
     } else {

@@ -1,0 +1,88 @@
+// Helpers of the scheduler's tests: small clusters in few words, a digest of a state, random histories.
+// Threads: one.
+#pragma once
+
+#include <cstdlib>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <string>
+
+#include "scheduler/engine.h"
+
+namespace sublet::scheduler::testing {
+
+constexpr Millis kNow = 1'800'000'000'000;
+
+inline std::string SourceFile(const std::string& path) {
+  const char* root = std::getenv("SUBLET_SOURCE_DIR");
+  return std::string(root != nullptr ? root : ".") + "/" + path;
+}
+
+inline std::string ReadFile(const std::string& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+inline NodeSpec MakeNode(const std::string& name, int gpus, std::int64_t cpu = 64'000) {
+  NodeSpec node;
+  node.name = name;
+  node.cpu = cpu;
+  node.memory = INT64_C(256) << 30;
+  node.gpus = gpus;
+  node.labels = {{"kubernetes.io/hostname", name}, {"nvidia.com/gpu.count", std::to_string(gpus)}, {"nvidia.com/gpu.memory", "1000"}};
+  return node;
+}
+
+inline QueueSpec MakeQueue(const std::string& name, const std::string& parent, double gpus) {
+  QueueSpec queue;
+  queue.name = name;
+  queue.parent = parent;
+  queue.cpu.quota = queue.memory.quota = kUnlimited;
+  queue.gpu.quota = gpus;
+  return queue;
+}
+
+inline PodGroupSpec MakeGroup(const std::string& name, const std::string& queue, int minimum, int priority = 50) {
+  PodGroupSpec group;
+  group.ns = "t";
+  group.name = name;
+  group.uid = name;
+  group.queue = queue;
+  group.scheduler_name = "kai-scheduler";
+  group.priority = priority;
+  group.created = kNow - 1000;
+  group.root.pod_sets.push_back({"default", minimum, std::nullopt});
+  return group;
+}
+
+inline PodSpec MakePod(const std::string& group, int index, int gpus, const std::string& node = "") {
+  PodSpec pod;
+  pod.ns = "t";
+  pod.name = group + "-" + std::to_string(index);
+  pod.uid = pod.name;
+  pod.group = "t/" + group;
+  pod.scheduler_name = "kai-scheduler";
+  pod.request.cpu = 1000;
+  pod.request.memory = INT64_C(1) << 30;
+  pod.request.gpu_count = gpus;
+  pod.node = node;
+  pod.phase = node.empty() ? Phase::kPending : Phase::kRunning;
+  pod.created = kNow - 1000;
+  return pod;
+}
+
+// Everything that decisions depend on, by name, so that two states can be compared.
+std::string Digest(const State& state);
+std::string DecisionText(const CycleResult& result);
+
+// A random cluster: nodes, a queue tree, groups with pods in all states. `seed` decides everything.
+Snapshot RandomCluster(std::uint32_t seed);
+// What the API would say next: bound pods run, evicted ones come back as pending.
+void PlayOut(Engine& engine, const CycleResult& result);
+// "" or what is held twice.
+std::string Oversubscribed(const State& state);
+
+}  // namespace sublet::scheduler::testing
