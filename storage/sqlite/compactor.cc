@@ -11,6 +11,7 @@ constexpr std::size_t kChunkDeletions = 64;
 constexpr std::size_t kChunkDeletionsOverLimit = 1024;
 constexpr std::int64_t kChunkRows = 2048;  // looked at
 constexpr int kVacuumPages = 64;
+constexpr int kChunksPerVacuum = 8;
 // Free pages are reused by new rows; only what is more than this goes back to the file system.
 constexpr std::int64_t kFreePagesKept = 256;
 // After a chunk the compactor pauses this many times the chunk's duration.
@@ -117,7 +118,9 @@ Result<void> Compactor::Step(Millis now, bool busy) {
   }
   const auto start = std::chrono::steady_clock::now();
   Result<void> done;
-  if (history_scan_.position < Limit(history_scan_)) {
+  if (vacuum_due_ && chunks_since_vacuum_ >= kChunksPerVacuum) {
+    done = Vacuum();  // also while there is always more to delete
+  } else if (history_scan_.position < Limit(history_scan_)) {
     done = RunChunk(history_scan_);
   } else if (api_scan_.position < Limit(api_scan_)) {
     done = RunChunk(api_scan_);
@@ -162,6 +165,7 @@ Result<void> Compactor::RunChunk(Scan& scan) {
   scan.position = chunk.position;
   history_bytes_ -= chunk.deleted_bytes;
   vacuum_due_ = true;
+  ++chunks_since_vacuum_;
   return {};
 }
 
@@ -235,6 +239,7 @@ Result<void> Compactor::SaveMeta(const char* name, std::int64_t value) {
 }
 
 Result<void> Compactor::Vacuum() {
+  chunks_since_vacuum_ = 0;
   SUBLET_TRY(const std::int64_t free_pages, connection_.QueryInt("PRAGMA freelist_count"));
   SUBLET_TRY(const std::int64_t pages, connection_.QueryInt("PRAGMA page_count"));
   const bool always = hooks_ != nullptr && hooks_->vacuum_always;

@@ -78,6 +78,7 @@ class Compactor {
   Scan history_scan_{"history_scan", false};
   std::int64_t history_bytes_ = 0;
   bool vacuum_due_ = false;
+  int chunks_since_vacuum_ = 0;
   Millis not_before_ = 0;
   bool failed_ = false;  // the last chunk
   std::optional<Statement> select_;

@@ -222,7 +222,7 @@ Outcome RunChild(const Plan& plan, std::size_t enough) {
       ::kill(child, SIGKILL);
       killed = true;  // and read on: what is in the pipe was told
     }
-    if (!killed && outcome.told.size() >= 200'000) {
+    if (!killed && outcome.told.size() >= 500'000) {
       ADD_FAILURE() << "point " << plan.point << " was not reached";
       ::kill(child, SIGKILL);
       killed = true;
@@ -304,9 +304,11 @@ TEST(CrashSuite, KilledAtEveryNamedPointNothingToldIsLost) {
     TempFolder folder;
     Ledger ledger;
     for (int round = 0; round < 2 * Rounds() && !::testing::Test::HasFailure(); ++round) {
-      const bool opening = std::string_view(point).starts_with("open.");
+      // Passed once, or seldom.
+      const bool rare = std::string_view(point).starts_with("open.") ||
+                        std::string_view(point).starts_with("vacuum.");
       Plan plan{.folder = folder.path(), .seed = std::to_string(round), .point = point};
-      plan.after = opening ? "0" : std::to_string(3 + 40 * round);
+      plan.after = rare ? "0" : std::to_string(3 + 20 * round);
       if (plan.point == "open.schema" && round > 0) {
         break;  // only passed in a new folder
       }
