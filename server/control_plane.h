@@ -23,6 +23,11 @@ struct ControlPlaneOptions {
   std::uint16_t listen_port = 0;
   std::string kubeconfig_path;  // "" = none is written
   Role role = Role::kTenant;
+  // The tenant's name on its host; "" = there is no host, nothing is synced.
+  std::string tenant;
+  std::string host_namespace;
+  std::string host_kubeconfig;  // "" = $KUBECONFIG or the pod's own account
+  std::string dns_listen;       // ADDRESS:PORT of the tenant's nameserver; "" = none
   config::TenantConfig config;
 };
 
@@ -32,6 +37,8 @@ class ControlPlane {
   // (directory or port in use), Forbidden (no permission), BadRequest (address, PEM files),
   // ServiceUnavailable (disk full), InternalError (corrupt state).
   static Result<std::unique_ptr<ControlPlane>> Open(const ControlPlaneOptions& options);
+  // Whether Open would find usable state, without serving. Errors: as Open.
+  static Result<void> Check(const ControlPlaneOptions& options);
   virtual ~ControlPlane() = default;
 
   virtual std::uint16_t port() const = 0;

@@ -48,6 +48,7 @@ struct Flags {
   std::string config_path;
   std::string role = "tenant";
   std::string log_level = "info";
+  bool check = false;
 };
 
 int ParseFlags(int argc, char** argv, Flags* flags, ControlPlaneOptions* options, bool* help) {
@@ -61,6 +62,13 @@ int ParseFlags(int argc, char** argv, Flags* flags, ControlPlaneOptions* options
                  "file that receives an administrator's kubeconfig");
   app.add_option("--config", flags->config_path, "values file, as `sublet create --values` takes");
   app.add_option("--role", flags->role, "tenant or host")->capture_default_str();
+  app.add_option("--tenant", options->tenant, "name of this tenant on its host; syncs its pods");
+  app.add_option("--host-namespace", options->host_namespace,
+                 "the tenant's namespace on the host (default: $POD_NAMESPACE)");
+  app.add_option("--host-kubeconfig", options->host_kubeconfig,
+                 "how to reach the host (default: $KUBECONFIG, or the pod's service account)");
+  app.add_option("--dns-listen", options->dns_listen, "ADDRESS:PORT of the tenant's nameserver");
+  app.add_flag("--check", flags->check, "only say whether flags, values and state can be used");
   app.add_option("--log-level", flags->log_level, "debug, info, warn or error")
       ->capture_default_str();
   try {
@@ -80,6 +88,16 @@ int ParseFlags(int argc, char** argv, Flags* flags, ControlPlaneOptions* options
     return Refuse("--role \"" + flags->role + "\": allowed are tenant, host");
   }
   options->role = flags->role == "host" ? Role::kHost : Role::kTenant;
+  if (const char* in_pod = std::getenv("POD_NAMESPACE");
+      options->host_namespace.empty() && in_pod != nullptr) {
+    options->host_namespace = in_pod;
+  }
+  if (!options->tenant.empty() && options->role == Role::kHost) {
+    return Refuse("--tenant \"" + options->tenant + "\": allowed with --role tenant only");
+  }
+  if (!options->tenant.empty() && options->host_namespace.empty()) {
+    return Refuse("--host-namespace: required with --tenant outside a pod");
+  }
   constexpr std::pair<const char*, log::Level> kLevels[] = {{"debug", log::Level::kDebug},
                                                             {"info", log::Level::kInfo},
                                                             {"warn", log::Level::kWarn},
@@ -119,6 +137,15 @@ int RunServe(int argc, char** argv) {
     if (const int code = ReadConfig(flags.config_path, &options.config); code != 0) {
       return code;
     }
+  }
+  if (flags.check) {
+    const auto usable = ControlPlane::Check(options);
+    if (!usable.ok()) {
+      std::fprintf(stderr, "sublet serve --check: %s\n", usable.error().message().c_str());
+      return usable.error().Is(Reason::kBadRequest) ? kUsage : 1;
+    }
+    std::printf("%s can be served\n", options.data_directory.c_str());
+    return 0;
   }
   // Before any thread starts, so that all of them leave these signals to this one.
   sigset_t signals;

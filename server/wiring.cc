@@ -24,10 +24,10 @@
 #include "apiserver/tunnel/kubelet_dialer.h"
 #include "apiserver/tunnel/tunnel_service.h"
 #include "base/log.h"
-#include "controllers/registry.h"
 #include "server/bootstrap.h"
 #include "server/control_plane.h"
 #include "server/identity_endpoints.h"
+#include "server/parts.h"
 
 namespace sublet::server {
 namespace {
@@ -100,6 +100,10 @@ class Wiring final : public ControlPlane {
   ~Wiring() override { Stop(); }
 
   Result<void> Open();
+  Result<void> Check() {
+    SUBLET_RETURN_IF_ERROR(OpenStorage());
+    return OpenIdentity();
+  }
   std::uint16_t port() const override { return listener_->port(); }
   std::string url() const override { return UrlOf(options_.listen_address, port()); }
   std::shared_ptr<client::Transport> Loopback(const std::string& user) override {
@@ -111,10 +115,10 @@ class Wiring final : public ControlPlane {
   Result<void> OpenStorage();
   Result<void> OpenIdentity();
   void OpenApi();
+  Result<void> OpenParts();
   void AddRoutes();
   Result<void> OpenListenerAndServe();
   Result<void> WriteKubeconfig() const;
-  void StartControllers();
   void ArmRenewal();
   void RenewCertificates();
   TlsMaterial Tls() const;
@@ -140,7 +144,7 @@ class Wiring final : public ControlPlane {
   std::unique_ptr<TimerQueue> timers_;
   std::unique_ptr<DefinitionController> definitions_;
   ApiContext context_;
-  std::unique_ptr<NodeDialer> dialer_;
+  std::unique_ptr<KubeletDialer> kubelet_dialer_;
   std::unique_ptr<TunnelService> tunnels_;
   std::unique_ptr<ApiHandler> api_;
   std::unique_ptr<OpenIdHandler> open_id_;
@@ -148,8 +152,8 @@ class Wiring final : public ControlPlane {
   std::unique_ptr<MetricsHandler> metrics_handler_;
   Router router_;
   std::unique_ptr<Server> server_;
+  std::unique_ptr<Parts> parts_;
   std::unique_ptr<Listener> listener_;
-  std::unique_ptr<controllers::ControllerSet> controllers_;
 };
 
 Result<void> Wiring::OpenStorage() {
@@ -174,6 +178,15 @@ Result<void> Wiring::OpenIdentity() {
   options.server_ip_addresses = {"10.96.0.1"};
   if (!IsAnyAddress(options_.listen_address) && options_.listen_address != "127.0.0.1") {
     options.server_ip_addresses.push_back(options_.listen_address);
+  }
+  if (!options_.tenant.empty()) {
+    std::string name = options_.tenant;
+    options.server_dns_names.push_back(name);
+    options.server_dns_names.push_back(name += "." + options_.host_namespace);
+    options.server_dns_names.push_back(name += ".svc");
+    if (const char* pod_ip = std::getenv("POD_IP"); pod_ip != nullptr && *pod_ip != '\0') {
+      options.server_ip_addresses.emplace_back(pod_ip);
+    }
   }
   for (const auto& name : options_.config.control_plane.extra_sans) {
     const bool is_address = name.find_first_not_of("0123456789.") == std::string::npos ||
@@ -223,14 +236,22 @@ void Wiring::OpenApi() {
     return decision.allowed ? Ok() : ForbiddenStatus(attributes, decision.reason);
   };
   AddIdentityExtensions(context_, *reviews_, *tokens_);
-  dialer_ = std::make_unique<KubeletDialer>(
-      *store_, KubeletDialerOptions{[this] { return pki_->kubelet_client(); }, ""});
-  tunnels_ = std::make_unique<TunnelService>(context_, *dialer_);
-  tunnels_->AddTo(context_);
   ServerOptions options;
   options.flow_of = [this](const User& user) { return flows_->Of(user); };
   server_ = std::make_unique<Server>(std::move(options), *authenticator_, *authorizer_, router_,
                                      metrics_);
+}
+
+Result<void> Wiring::OpenParts() {
+  SUBLET_TRY(parts_, Parts::Make({options_, *store_, SystemClock(), pki_->authority_certificate(),
+                                  pki_->admin(),
+                                  [this](const std::string& user) { return Loopback(user); }}));
+  kubelet_dialer_ = std::make_unique<KubeletDialer>(
+      *store_, KubeletDialerOptions{[this] { return pki_->kubelet_client(); }, ""});
+  NodeDialer* host = parts_->dialer();
+  tunnels_ = std::make_unique<TunnelService>(context_, host != nullptr ? *host : *kubelet_dialer_);
+  tunnels_->AddTo(context_);
+  return {};
 }
 
 void Wiring::AddRoutes() {
@@ -309,6 +330,7 @@ Result<void> Wiring::Open() {
   SUBLET_RETURN_IF_ERROR(
       Bootstrap(*store_, *catalog_->Get(), SystemClock().Now(), BootstrapObjects(facts)));
   OpenApi();
+  SUBLET_RETURN_IF_ERROR(OpenParts());
   SUBLET_RETURN_IF_ERROR(OpenListenerAndServe());
   AddRoutes();
   server_->Start();
@@ -317,20 +339,9 @@ Result<void> Wiring::Open() {
   tunnels_->Start();
   listener_->Start();
   SUBLET_RETURN_IF_ERROR(WriteKubeconfig());
-  StartControllers();
+  parts_->Start();
   ArmRenewal();
   return {};
-}
-
-void Wiring::StartControllers() {
-  controllers::Settings settings;
-  settings.role = options_.role == Role::kHost ? controllers::Role::kHost
-                                               : controllers::Role::kTenant;
-  settings.root_ca_pem = pki_->authority_certificate();
-  const std::string user = "system:kube-controller-manager";
-  controllers_ = std::make_unique<controllers::ControllerSet>(
-      client::Client(Loopback(user), "kube-controller-manager/sublet"), std::move(settings));
-  controllers_->Start();
 }
 
 void Wiring::ArmRenewal() {
@@ -363,8 +374,8 @@ void Wiring::Stop() {
   }
   stopped_ = true;
   health_.BeginShutdown();
-  if (controllers_) {
-    controllers_->Stop();
+  if (parts_) {
+    parts_->Stop();
   }
   if (listener_) {
     listener_->Stop(kDrain);
@@ -387,6 +398,11 @@ void Wiring::Stop() {
 }
 
 }  // namespace
+
+Result<void> ControlPlane::Check(const ControlPlaneOptions& options) {
+  Wiring wiring(options);
+  return wiring.Check();
+}
 
 Result<std::unique_ptr<ControlPlane>> ControlPlane::Open(const ControlPlaneOptions& options) {
   auto wiring = std::make_unique<Wiring>(options);
