@@ -200,7 +200,9 @@ TEST_F(ServerTest, TimeoutsAreReadFromTheQuery) {
 TEST_F(ServerTest, TheLoopbackTakesTheSameWay) {
   const client::Client admin = Loopback();
   const client::Target maps{{"", "v1", "configmaps"}, "default", "", ""};
-  auto watch = admin.OpenWatch(maps, {});
+  client::WatchOptions only;
+  only.field_selector = "metadata.name=a";
+  auto watch = admin.OpenWatch(maps, only);
   ASSERT_TRUE(watch.ok()) << watch.error().message();
   ASSERT_TRUE(admin
                   .Create(maps, {{"apiVersion", "v1"},
