@@ -71,7 +71,7 @@ class IoThread : public std::enable_shared_from_this<IoThread> {
   void Stop() SUBLET_EXCLUDES(mutex_);
 
   // Loop thread only from here on.
-  bool IsCurrent() const { return std::this_thread::get_id() == thread_.get_id(); }
+  bool IsCurrent() const { return current_ == this; }
   void Remove(Connection* connection);
   // Makes sure that deadlines are looked at within a second.
   void ArmTick();
@@ -86,6 +86,8 @@ class IoThread : public std::enable_shared_from_this<IoThread> {
  private:
   void RunInbox() SUBLET_EXCLUDES(mutex_);
   void OnTick();
+
+  static thread_local const IoThread* current_;
 
   const std::shared_ptr<Shared> shared_;
   boost::asio::io_context context_{1};

@@ -13,6 +13,8 @@
 
 namespace sublet::apiserver {
 
+thread_local const IoThread* IoThread::current_ = nullptr;
+
 IoThread::IoThread(std::shared_ptr<Shared> shared)
     : shared_(std::move(shared)),
       work_(boost::asio::make_work_guard(context_)),
@@ -25,7 +27,9 @@ IoThread::~IoThread() { Stop(); }
 void IoThread::Start(int index) {
   thread_ = std::thread([this, index] {
     pthread_setname_np(pthread_self(), ("http-" + std::to_string(index)).c_str());
+    current_ = this;
     context_.run();
+    current_ = nullptr;
   });
 }
 
