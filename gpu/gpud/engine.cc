@@ -95,7 +95,8 @@ Result<void> Engine::Impl::Open() {
   }
   Watch(wake_fd, {FdKind::kWake});
   Watch(timer_fd, {FdKind::kTimer});
-  if (mkdir(options.socket_root.c_str(), 0711) != 0 && errno != EEXIST) {
+  // For root alone: a container gets its own slice's folder by a mount, nobody else gets any.
+  if (mkdir(options.socket_root.c_str(), 0700) != 0 && errno != EEXIST) {
     return InternalError("cannot make " + options.socket_root + ": " + std::strerror(errno));
   }
   return Ok();

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -30,7 +31,7 @@ struct Gpud::Impl {
 
   Result<void> Lock();
   Result<InstalledFiles> Prepare();
-  Result<void> StartEngine(const InstalledFiles& files);
+  Result<void> StartEngine();
   AdminAnswer Answer(std::string_view path);
 };
 
@@ -84,8 +85,7 @@ Result<InstalledFiles> Gpud::Impl::Prepare() {
   return files;
 }
 
-Result<void> Gpud::Impl::StartEngine(const InstalledFiles& files) {
-  (void)files;
+Result<void> Gpud::Impl::StartEngine() {
   SUBLET_TRY(std::unique_ptr<GpuDriver> driver, OpenNvml(options.nvml_path));
   SUBLET_TRY(inventory, driver->Inventory());
   EngineOptions engine_options;
@@ -124,8 +124,14 @@ Result<void> Gpud::Start() {
   if (impl.options.client == nullptr || impl.options.node_name.empty()) {
     return BadRequest("gpud needs a node name and an API server");
   }
+  // Two descriptors for each process of each slice.
+  struct rlimit files_limit {};
+  if (getrlimit(RLIMIT_NOFILE, &files_limit) == 0) {
+    files_limit.rlim_cur = files_limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files_limit);
+  }
   SUBLET_TRY(const InstalledFiles files, impl.Prepare());
-  SUBLET_RETURN_IF_ERROR(impl.StartEngine(files));
+  SUBLET_RETURN_IF_ERROR(impl.StartEngine());
   impl.informers = std::make_unique<client::InformerFactory>(*impl.options.client);
   impl.manager = std::make_unique<client::Manager>(*impl.informers, SystemClock(), 1);
   impl.controller = std::make_unique<SliceController>(
