@@ -78,7 +78,15 @@ void Engine::Apply(const PodGroupSpec& group) {
 }
 
 void Engine::Apply(const PodSpec& pod) {
-  int profile = ProfileFor(pod.scheduler_name);
+  const int profile = ProfileFor(pod.scheduler_name);
+  if (profile != kNone && profiles_[static_cast<std::size_t>(profile)].kube && !pod.group.empty()) {
+    // kube-scheduler knows no groups: every pod stands for itself.
+    PodSpec alone = pod;
+    alone.group.clear();
+    alone.sub_group.clear();
+    state_.UpsertPod(alone, profile);
+    return;
+  }
   // KAI places only pods of a group; one without is waited for, not placed.
   state_.UpsertPod(pod, profile);
 }
