@@ -246,12 +246,12 @@ int Fork(int count) {
   // books are untouched.
   for (int phase = 0; phase < 2; ++phase) {
     if (phase == 1) {
-      Start();
-      // The dead children's bytes come back when the driver no longer shows them.
-      for (Size last = 0, stable = 0; stable < 200; ++stable) {
-        const Size now = Free();
-        stable = now == last ? stable : 0;
-        last = now;
+      Start(true);
+      // The dead children's bytes come back when the driver no longer shows them: then only this
+      // process's context is charged.
+      Size total = 0;
+      Check(Cu<Size*, CUdevice>("cuDeviceTotalMem_v2")(&total, 0), "total");
+      for (int i = 0; i < 5000 && Free() != total - 300 * kMebibyte; ++i) {
         usleep(1000);
       }
     }
@@ -281,7 +281,7 @@ int Fork(int count) {
       }
     }
     if (phase == 1 && Free() != before) {
-      std::fprintf(stderr, "the parent's charge changed\n");
+      std::fprintf(stderr, "the parent's charge changed: %zu, was %zu\n", Free(), before);
       return 1;
     }
   }
