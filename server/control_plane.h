@@ -21,6 +21,10 @@ struct ControlPlaneOptions {
   std::string data_directory;
   std::string listen_address = "127.0.0.1";
   std::uint16_t listen_port = 0;
+  // A second address at which pods reach the API (the pod network's gateway, which may appear later);
+  // "" = none.
+  std::string pod_listen_address;
+  std::uint16_t pod_listen_port = 0;
   std::string kubeconfig_path;  // "" = none is written
   Role role = Role::kTenant;
   // The tenant's name on its host; "" = there is no host, nothing is synced.

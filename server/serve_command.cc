@@ -21,7 +21,7 @@ int Refuse(const std::string& message) {
 }
 
 // "127.0.0.1:6443", "[::1]:6443", ":6443" (every address).
-bool ParseListen(const std::string& text, ControlPlaneOptions* options) {
+bool ParseListen(const std::string& text, std::string* address_out, std::uint16_t* port_out) {
   const auto colon = text.rfind(':');
   if (colon == std::string::npos) {
     return false;
@@ -38,13 +38,14 @@ bool ParseListen(const std::string& text, ControlPlaneOptions* options) {
   if (port.empty() || error != std::errc() || end != port.data() + port.size() || number > 65535) {
     return false;
   }
-  options->listen_address = address.empty() ? "0.0.0.0" : address;
-  options->listen_port = static_cast<std::uint16_t>(number);
+  *address_out = address.empty() ? "0.0.0.0" : address;
+  *port_out = static_cast<std::uint16_t>(number);
   return true;
 }
 
 struct Flags {
   std::string listen = "127.0.0.1:6443";
+  std::string pod_listen;
   std::string config_path;
   std::string role = "tenant";
   std::string log_level = "info";
@@ -58,6 +59,8 @@ int ParseFlags(int argc, char** argv, Flags* flags, ControlPlaneOptions* options
       ->required();
   app.add_option("--listen", flags->listen, "ADDRESS:PORT to serve on; port 0 takes a free one")
       ->capture_default_str();
+  app.add_option("--pod-listen", flags->pod_listen,
+                 "a second ADDRESS:PORT, where pods reach the API; the address may appear later");
   app.add_option("--write-kubeconfig", options->kubeconfig_path,
                  "file that receives an administrator's kubeconfig");
   app.add_option("--config", flags->config_path, "values file, as `sublet create --values` takes");
@@ -80,7 +83,11 @@ int ParseFlags(int argc, char** argv, Flags* flags, ControlPlaneOptions* options
   } catch (const CLI::ParseError& error) {
     return Refuse(std::string(error.what()) + "\n" + argv[0] + " --help lists the flags");
   }
-  if (!ParseListen(flags->listen, options)) {
+  if (!flags->pod_listen.empty() &&
+      !ParseListen(flags->pod_listen, &options->pod_listen_address, &options->pod_listen_port)) {
+    return Refuse("--pod-listen \"" + flags->pod_listen + "\": allowed is ADDRESS:PORT");
+  }
+  if (!ParseListen(flags->listen, &options->listen_address, &options->listen_port)) {
     return Refuse("--listen \"" + flags->listen +
                   "\": allowed is ADDRESS:PORT, for example 127.0.0.1:6443 or [::1]:6443");
   }

@@ -154,6 +154,7 @@ class Wiring final : public ControlPlane {
   std::unique_ptr<Server> server_;
   std::unique_ptr<Parts> parts_;
   std::unique_ptr<Listener> listener_;
+  std::unique_ptr<Listener> pod_listener_;
 };
 
 Result<void> Wiring::OpenStorage() {
@@ -176,6 +177,19 @@ Result<void> Wiring::OpenIdentity() {
   options.directory = options_.data_directory + "/pki";
   options.cluster_domain = options_.config.cluster_domain;
   options.server_ip_addresses = {"10.96.0.1"};
+  if (!options_.pod_listen_address.empty()) {
+    options.server_ip_addresses.push_back(options_.pod_listen_address);
+  }
+  if (!options_.tenant.empty()) {
+    // Under these names the tenant is reached on its host, by its own pods at the Service's address.
+    const std::string qualified = options_.tenant + "." + options_.host_namespace;
+    for (const std::string& name : {options_.tenant, qualified, qualified + ".svc"}) {
+      options.server_dns_names.push_back(name);
+    }
+    if (const std::string address = HostServiceAddress(options_); !address.empty()) {
+      options.server_ip_addresses.push_back(address);
+    }
+  }
   if (!IsAnyAddress(options_.listen_address) && options_.listen_address != "127.0.0.1") {
     options.server_ip_addresses.push_back(options_.listen_address);
   }
@@ -274,6 +288,7 @@ void Wiring::AddRoutes() {
   router_.AddPath("/metrics", *metrics_handler_, true);
   router_.AddPath("/.well-known/openid-configuration", *open_id_);
   router_.AddPath("/openid/v1/jwks", *open_id_);
+  router_.AddPrefix("/sublet/scheduler/", parts_->scheduler(), true);
   router_.AddPrefix("/", *api_);
   router_.SetResources(*api_);
   metrics_.OnScrape([this](std::string& out) {
@@ -308,6 +323,13 @@ Result<void> Wiring::OpenListenerAndServe() {
     options.connections_max = std::min<std::size_t>(options.connections_max, files - 256);
   }
   SUBLET_TRY(listener_, OpenListener(options, *server_));
+  if (!options_.pod_listen_address.empty()) {
+    options.address = options_.pod_listen_address;
+    options.port = options_.pod_listen_port;
+    options.free_bind = true;
+    options.io_threads = 1;
+    SUBLET_TRY(pod_listener_, OpenListener(options, *server_));
+  }
   return {};
 }
 
@@ -325,8 +347,11 @@ Result<void> Wiring::Open() {
   SUBLET_RETURN_IF_ERROR(OpenIdentity());
   BootstrapFacts facts;
   facts.authority_certificate = pki_->authority_certificate();
-  facts.endpoint_ip = options_.listen_address;
-  facts.endpoint_port = options_.listen_port == 0 ? 6443 : options_.listen_port;
+  const bool for_pods = !options_.pod_listen_address.empty();
+  facts.endpoint_ip = for_pods ? options_.pod_listen_address : options_.listen_address;
+  facts.endpoint_port = for_pods                  ? options_.pod_listen_port
+                        : options_.listen_port == 0 ? 6443
+                                                    : options_.listen_port;
   SUBLET_RETURN_IF_ERROR(
       Bootstrap(*store_, *catalog_->Get(), SystemClock().Now(), BootstrapObjects(facts)));
   OpenApi();
@@ -338,6 +363,9 @@ Result<void> Wiring::Open() {
   SUBLET_RETURN_IF_ERROR(definitions_->Start());
   tunnels_->Start();
   listener_->Start();
+  if (pod_listener_) {
+    pod_listener_->Start();
+  }
   SUBLET_RETURN_IF_ERROR(WriteKubeconfig());
   parts_->Start();
   ArmRenewal();
@@ -361,7 +389,8 @@ void Wiring::RenewCertificates() {
     return;
   }
   log::Info("certificates renewed");
-  for (const auto& result : {listener_->SetTls(Tls()), WriteKubeconfig()}) {
+  const auto pods = pod_listener_ ? pod_listener_->SetTls(Tls()) : Ok();
+  for (const auto& result : {listener_->SetTls(Tls()), pods, WriteKubeconfig()}) {
     if (!result.ok()) {
       log::Error("cannot use the renewed certificates", {{"error", result.error()}});
     }
@@ -377,8 +406,10 @@ void Wiring::Stop() {
   if (parts_) {
     parts_->Stop();
   }
-  if (listener_) {
-    listener_->Stop(kDrain);
+  for (const auto& listener : {listener_.get(), pod_listener_.get()}) {
+    if (listener != nullptr) {
+      listener->Stop(kDrain);
+    }
   }
   if (tunnels_) {
     tunnels_->Stop();

@@ -1,6 +1,7 @@
 #include "apiserver/http/listener.h"
 
 #include <pthread.h>
+#include <netinet/in.h>
 #include <sys/resource.h>
 
 #include <boost/asio/ip/address.hpp>
@@ -204,6 +205,10 @@ Result<void> TcpListener::Bind() {
     acceptor_->set_option(tcp::acceptor::reuse_address(true), error);
   }
   if (!error) {
+    if (options_.free_bind && address.is_v4()) {
+      const int on = 1;
+      setsockopt(acceptor_->native_handle(), IPPROTO_IP, IP_FREEBIND, &on, sizeof(on));
+    }
     acceptor_->bind(endpoint, error);
   }
   if (!error) {

@@ -24,6 +24,7 @@ namespace sublet::apiserver {
 struct ListenerOptions {
   std::string address = "127.0.0.1";  // an IP address
   std::uint16_t port = 0;             // 0 = any free one
+  bool free_bind = false;             // the address may appear on the machine later
   TlsMaterial tls;
   int io_threads = 2;
   std::size_t connections_max = 20000;
