@@ -205,7 +205,7 @@ Result<void> TcpListener::Bind() {
     acceptor_->set_option(tcp::acceptor::reuse_address(true), error);
   }
   if (!error) {
-    if (options_.free_bind && address.is_v4()) {
+    if (options.free_bind && address.is_v4()) {
       const int on = 1;
       setsockopt(acceptor_->native_handle(), IPPROTO_IP, IP_FREEBIND, &on, sizeof(on));
     }
