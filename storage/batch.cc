@@ -51,8 +51,8 @@ void Batch::Put(Op& op, RowId row, std::int64_t now_unix, TxnResult& result) {
   auto entry = MakeRef<Entry>();
   entry->create_revision = current == nullptr ? RevisionOf(row) : current->create_revision;
   entry->row = row;
-  entry->value = MakeValue(std::move(op.bytes), op.revision_offset, RevisionOf(row),
-                           std::move(op.attachment));
+  entry->value =
+      MakeValue(std::move(op.bytes), op.revision_offset, RevisionOf(row), std::move(op.attachment));
   entry->expires_unix = op.ttl_seconds > 0 ? now_unix + op.ttl_seconds : 0;
   entry->short_history =
       (op.short_history || op.ttl_seconds > 0) && (current == nullptr || current->short_history);

@@ -1,7 +1,6 @@
-// Batch: the effect of a group of transactions on the key index, before it is durable. Each sees what
-// the earlier ones of the group did. Dropping a Batch undoes everything: the tree it works on is a
-// copy.
-// Threads: confined to the writer. Pure: no I/O, no clock.
+// Batch: the effect of a group of transactions on the key index, before it is durable. Each sees
+// what the earlier ones of the group did. Dropping a Batch undoes everything: the tree it works on
+// is a copy. Threads: confined to the writer. Pure: no I/O, no clock.
 #pragma once
 
 #include <vector>

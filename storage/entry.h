@@ -1,5 +1,5 @@
-// Entry: one version of one key as memory holds it; and StoredEvent, one change as the log holds it.
-// Made by the writer (or read back from the file), immutable afterwards, shared by all threads.
+// Entry: one version of one key as memory holds it; and StoredEvent, one change as the log holds
+// it. Made by the writer (or read back from the file), immutable afterwards, shared by all threads.
 #pragma once
 
 #include <cstdint>

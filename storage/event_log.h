@@ -1,6 +1,6 @@
-// EventLog: the recent changes, oldest first, kept in memory so that a watch which starts a little in
-// the past and a list at a recent revision need no file. Bounded in events and bytes: past the bound
-// the oldest chunk goes and readers of what was in it use the file.
+// EventLog: the recent changes, oldest first, kept in memory so that a watch which starts a little
+// in the past and a list at a recent revision need no file. Bounded in events and bytes: past the
+// bound the oldest chunk goes and readers of what was in it use the file.
 //
 // Invariants
 //  1. Rows ascend; every change after floor() up to the last Append is here.

@@ -1,5 +1,5 @@
-// The nodes of KeyTree: arrays of entries or children in key order, and the search in them. Private to
-// key_tree.cc. Threads: a node is changed by the one thread that owns it alone, read by any.
+// The nodes of KeyTree: arrays of entries or children in key order, and the search in them. Private
+// to key_tree.cc. Threads: a node is changed by the one thread that owns it alone, read by any.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,9 @@ namespace sublet::storage {
 inline constexpr int kFanout = 32;
 
 // Searching compares keys by a head: the 8 bytes after what all keys of the node have in common,
-// big-endian, kept in the node itself. Following a pointer to an entry and another to its key at each
-// step of a binary search would wait for memory about 30 times per look-up; equal heads are rare.
+// big-endian, kept in the node itself. Following a pointer to an entry and another to its key at
+// each step of a binary search would wait for memory about 30 times per look-up; equal heads are
+// rare.
 using Head = std::uint64_t;
 inline constexpr std::size_t kPrefixMax = 48;
 
@@ -38,8 +39,8 @@ inline std::size_t CommonPrefix(std::string_view a, std::string_view b) {
 struct KeyTree::Node : RefCounted {
   bool leaf = true;
   int count = 0;
-  // What the keys of all slots begin with, as far as kept here. (Not every key below the last child of
-  // an inner node begins so.)
+  // What the keys of all slots begin with, as far as kept here. (Not every key below the last child
+  // of an inner node begins so.)
   std::size_t prefix = 0;
   std::array<char, kPrefixMax> prefix_bytes{};
   std::array<Head, kFanout> heads{};
@@ -136,9 +137,7 @@ struct Inner final : KeyTree::Node {
   const Entry* Min() const override { return mins[0]; }
   std::string_view KeyAt(int i) const override { return mins[i]->key; }
   // Index of the child whose range holds `key`.
-  int ChildOf(std::string_view key) const {
-    return std::max(0, CountBelow(key, true) - 1);
-  }
+  int ChildOf(std::string_view key) const { return std::max(0, CountBelow(key, true) - 1); }
   // After something changed below child i.
   void Refresh(int i) {
     sizes[i] = children[i]->Size();

@@ -1,5 +1,5 @@
-// Ref<T>: an intrusive counted pointer for the immutable nodes and entries of the key tree. Half the
-// size of a shared_ptr, and it can answer "am I the only owner?", which is how the tree decides
+// Ref<T>: an intrusive counted pointer for the immutable nodes and entries of the key tree. Half
+// the size of a shared_ptr, and it can answer "am I the only owner?", which is how the tree decides
 // between changing a node in place and copying it (key_tree.h).
 // Threads: counting is atomic; what it points to is immutable unless IsUnique().
 #pragma once

@@ -8,7 +8,8 @@
 //  2. A transaction is answered, and its events are published, only after it is durable. Whoever
 //     got the answer reads and watches its own write.
 //  3. Subscribers see every event of their range once, in revision order, without gaps.
-//  4. Values are immutable and shared: the buffer that a Get returns is the one every List and every
+//  4. Values are immutable and shared: the buffer that a Get returns is the one every List and
+//  every
 //     watcher gets.
 // Threads: every method may be called from any thread. Callbacks say their thread.
 // Source: what etcd promises to kube-apiserver (reference: etcd API guarantees), minus what it
@@ -78,19 +79,20 @@ struct Op {
 struct TxnResult {
   // False: a compare failed, nothing was written; `conflict` names the op.
   bool committed = false;
-  std::size_t conflict = 0;       // index into the ops
-  Revision revision = 0;          // of the commit; on a conflict the current store revision
+  std::size_t conflict = 0;  // index into the ops
+  Revision revision = 0;     // of the commit; on a conflict the current store revision
   // Per op. Put: the published value. Delete: the last state with the deletion's revision, as the
   // event shows it; null when there was nothing. Check: null.
   std::vector<ValuePtr> values;
   std::optional<Record> current;  // on a conflict: what stands at that key now (nullopt: nothing)
 };
-// Runs on the writer thread after the commit, or on the caller's for a refusal before queueing: must
-// be short and must not call a blocking form. Errors:
+// Runs on the writer thread after the commit, or on the caller's for a refusal before queueing:
+// must be short and must not call a blocking form. Errors:
 //   BadRequest              no ops or more than 4096, a key empty, above 4 KiB or named twice
 //   RequestEntityTooLarge   a value above 16 MiB
 //   TooManyRequests         the queue is full (StoreOptions); try again
-//   ServiceUnavailable      the store is stopping, or the disk is full (writes work again when it is
+//   ServiceUnavailable      the store is stopping, or the disk is full (writes work again when it
+//   is
 //                           not; reads always do)
 //   Forbidden               the file became read-only
 //   InternalError           I/O error, damaged file
@@ -121,7 +123,8 @@ struct Event {
 using EventPtr = std::shared_ptr<const Event>;
 
 // A running watch. Events are pulled; `on_ready` (given to Watch) is called when Pull may have more
-// after it returned nothing. Destroying the Subscription ends it: on_ready is not called afterwards.
+// after it returned nothing. Destroying the Subscription ends it: on_ready is not called
+// afterwards.
 class Subscription {
  public:
   virtual ~Subscription() = default;
@@ -144,8 +147,8 @@ struct WatchOptions {
   // Undelivered events before the watch is dropped with Expired. The past that it catches up with
   // does not count.
   std::size_t items_max = 4096;
-  // Called from any thread, also while the store publishes: must only wake somebody up, and must not
-  // end its own subscription. Never called from within Pull.
+  // Called from any thread, also while the store publishes: must only wake somebody up, and must
+  // not end its own subscription. Never called from within Pull.
   std::function<void()> on_ready;
 };
 
@@ -174,13 +177,13 @@ class Store {
 
   // The current record. Errors: NotFound-shaped absence is nullopt, never an error.
   virtual std::optional<Record> Get(std::string_view key) const = 0;
-  // The record as of `revision` (0 = current). Errors: Expired (compacted), Timeout (a revision that
-  // is not reached yet: WaitForRevision first), InternalError (I/O).
+  // The record as of `revision` (0 = current). Errors: Expired (compacted), Timeout (a revision
+  // that is not reached yet: WaitForRevision first), InternalError (I/O).
   virtual Result<std::optional<Record>> GetAt(std::string_view key, Revision revision) const = 0;
-  // Records whose key starts with `prefix`, after `start_after` (exclusive, "" = from the start), at
-  // `revision` (0 = current), at most `limit` (0 = all). One consistent snapshot. Current lists and
-  // those of the last few thousand changes come from memory; older ones read the file, with a cost
-  // per change since then. Errors: as GetAt.
+  // Records whose key starts with `prefix`, after `start_after` (exclusive, "" = from the start),
+  // at `revision` (0 = current), at most `limit` (0 = all). One consistent snapshot. Current lists
+  // and those of the last few thousand changes come from memory; older ones read the file, with a
+  // cost per change since then. Errors: as GetAt.
   virtual Result<ListResult> List(std::string_view prefix, std::string_view start_after,
                                   std::size_t limit, Revision revision) const = 0;
   // The same for the history horizon: reaches back further than CompactedRevision(), and leaves out
@@ -201,9 +204,9 @@ class Store {
   Result<TxnResult> TransactSync(std::vector<Op> ops);
 
   // Makes everything under `prefix` what ListHistory shows at `revision`, in one durable step that
-  // writes the difference as new revisions: for a watcher time never runs backwards. Keys with a TTL
-  // or short history stay as they are. Errors: Expired, and those of a transaction.
-  // Threads: any but the writer's; blocks, about 10 us per differing key.
+  // writes the difference as new revisions: for a watcher time never runs backwards. Keys with a
+  // TTL or short history stay as they are. Errors: Expired, and those of a transaction. Threads:
+  // any but the writer's; blocks, about 10 us per differing key.
   virtual Result<RollbackResult> Rollback(std::string_view prefix, Revision revision) = 0;
 
   // Events after options.after. Errors: Expired (`after` is older than the API horizon),
@@ -217,8 +220,9 @@ class Store {
   // Waits until CurrentRevision() >= revision. False at the deadline.
   virtual bool WaitForRevision(Revision revision, Deadline deadline) const = 0;
 
-  // Facts outside the revisions (DESIGN.md section 4, syncer: name mappings and last synced values).
-  // Durable when it returns; no history, no watch, not touched by rollback. value nullopt = remove.
+  // Facts outside the revisions (DESIGN.md section 4, syncer: name mappings and last synced
+  // values). Durable when it returns; no history, no watch, not touched by rollback. value nullopt
+  // = remove.
   virtual Result<void> PutLocal(
       const std::vector<std::pair<std::string, std::optional<std::string>>>& entries) = 0;
   virtual Result<std::vector<std::pair<std::string, std::string>>> ListLocal(
@@ -226,8 +230,8 @@ class Store {
 
   virtual StoreStats Stats() const = 0;
   // Ends writes, waits for the last commit, ends the watches, releases the directory. What waits is
-  // still answered; reads of the current state go on. Idempotent; the destructor calls it. Not from a
-  // TxnCallback.
+  // still answered; reads of the current state go on. Idempotent; the destructor calls it. Not from
+  // a TxnCallback.
   virtual void Stop() = 0;
 };
 

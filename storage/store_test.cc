@@ -1,4 +1,5 @@
-// The store as a whole: what one caller sees. Other aspects have files of their own beside this one.
+// The store as a whole: what one caller sees. Other aspects have files of their own beside this
+// one.
 #include <gtest/gtest.h>
 
 #include "storage/testing/test_store.h"
@@ -40,9 +41,9 @@ TEST(Store, AWriteIsReadAndSurvivesARestart) {
   EXPECT_EQ(record->create_revision, created);
   EXPECT_EQ(record->mod_revision, updated);
   EXPECT_EQ(record->value->bytes, Shown("two", updated));
-  EXPECT_EQ(record->value->bytes.substr(record->value->revision_offset,
-                                        record->value->revision_length),
-            std::to_string(updated));
+  EXPECT_EQ(
+      record->value->bytes.substr(record->value->revision_offset, record->value->revision_length),
+      std::to_string(updated));
   EXPECT_EQ(store->CurrentRevision(), updated);
   const auto old = store->GetAt("/a/1", created);
   ASSERT_TRUE(old.ok());

@@ -1,7 +1,8 @@
 // View: what readers see: the key index, the revision it is true at, and the recent changes that
 // lead to it. Replaced by the writer in one step per group of commits, so that a reader never sees
 // an index without the changes that made it.
-// Threads: Publish and the setters from the writer; everything else from any. No call under the lock.
+// Threads: Publish and the setters from the writer; everything else from any. No call under the
+// lock.
 #pragma once
 
 #include <atomic>

@@ -163,8 +163,8 @@ class HubSubscription final : public Subscription {
     return after_ == LastRow(RevisionOf(after_)) ? RevisionOf(after_) : RevisionOf(after_) - 1;
   }
 
-  std::size_t FromLog(const View::SnapshotWithLog& now, std::vector<EventPtr>& out,
-                      std::size_t max) SUBLET_REQUIRES(pull_mutex_, hub_->mutex_) {
+  std::size_t FromLog(const View::SnapshotWithLog& now, std::vector<EventPtr>& out, std::size_t max)
+      SUBLET_REQUIRES(pull_mutex_, hub_->mutex_) {
     std::size_t moved = 0;
     std::size_t scanned = 0;
     bool end = true;

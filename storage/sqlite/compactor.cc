@@ -50,9 +50,8 @@ Result<void> Compactor::Open(const Loaded& loaded, Millis now, std::int64_t now_
   }
   SUBLET_TRY(select_, connection_.Prepare("SELECT id, prev, flags FROM kv"
                                           " WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"));
-  SUBLET_TRY(delete_,
-             connection_.Prepare("DELETE FROM kv WHERE id = ?"
-                                 " RETURNING length(CAST(key AS BLOB)), length(value)"));
+  SUBLET_TRY(delete_, connection_.Prepare("DELETE FROM kv WHERE id = ?"
+                                          " RETURNING length(CAST(key AS BLOB)), length(value)"));
   SUBLET_TRY(save_, connection_.Prepare("INSERT INTO meta(name, value) VALUES(?1, ?2)"
                                         " ON CONFLICT(name) DO UPDATE SET value = ?2"));
   return {};
@@ -71,7 +70,8 @@ void Compactor::NoteCommit(Millis now, Revision revision) {
 
 void Compactor::MoveHorizons(Millis now) {
   // What was current one horizon ago must stay readable, what came before need not.
-  if (const auto expired = api_times_.TakeExpired(now); expired && *expired - 1 > view_.compacted()) {
+  if (const auto expired = api_times_.TakeExpired(now);
+      expired && *expired - 1 > view_.compacted()) {
     view_.SetCompacted(*expired - 1);
   }
   if (const auto expired = history_times_.TakeExpired(now);

@@ -1,15 +1,13 @@
-// Compactor: moves the two horizons and deletes what lies behind them, a small chunk at a time between
-// commits, then gives free pages back to the file system.
+// Compactor: moves the two horizons and deletes what lies behind them, a small chunk at a time
+// between commits, then gives free pages back to the file system.
 //
 // How: a row names the version it replaced (prev). Walking the rows in order up to a horizon and
-// deleting each row's prev, and deletions themselves, leaves exactly the newest version of every key
-// at the horizon: no index is needed. Rows of short history are walked up to the API horizon, all
-// rows up to the history horizon.
-// Invariant: the view's horizon moves before rows that it covers are deleted (history_reader.h), and
-// is written with the deletion.
-// Overflow: above history_bytes_max the history horizon moves up to the API horizon; above twice that
-// the API horizon moves too, so the file stays bounded under any load.
-// Threads: confined to the writer.
+// deleting each row's prev, and deletions themselves, leaves exactly the newest version of every
+// key at the horizon: no index is needed. Rows of short history are walked up to the API horizon,
+// all rows up to the history horizon. Invariant: the view's horizon moves before rows that it
+// covers are deleted (history_reader.h), and is written with the deletion. Overflow: above
+// history_bytes_max the history horizon moves up to the API horizon; above twice that the API
+// horizon moves too, so the file stays bounded under any load. Threads: confined to the writer.
 #pragma once
 
 #include <chrono>
@@ -31,7 +29,8 @@ class Compactor {
 
   // `hooks` may be null.
   Compactor(Connection& connection, View& view, const Options& options, const TestHooks* hooks);
-  // Reads where the last run stopped. `now_unix_ms` places the commit times of the file on our clock.
+  // Reads where the last run stopped. `now_unix_ms` places the commit times of the file on our
+  // clock.
   Result<void> Open(const Loaded& loaded, Millis now, std::int64_t now_unix_ms);
 
   void NoteCommit(Millis now, Revision revision);

@@ -13,19 +13,26 @@ SqliteFailure ClassifySqliteCode(int code) {
   switch (code & 0xff) {
     case SQLITE_OK:
     case SQLITE_ROW:
-    case SQLITE_DONE: return SqliteFailure::kNone;
-    case SQLITE_FULL: return SqliteFailure::kFull;
+    case SQLITE_DONE:
+      return SqliteFailure::kNone;
+    case SQLITE_FULL:
+      return SqliteFailure::kFull;
     case SQLITE_READONLY:
     case SQLITE_PERM:
     case SQLITE_CANTOPEN:
-    case SQLITE_AUTH: return SqliteFailure::kReadOnly;
+    case SQLITE_AUTH:
+      return SqliteFailure::kReadOnly;
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-    case SQLITE_FORMAT: return SqliteFailure::kCorrupt;
+    case SQLITE_FORMAT:
+      return SqliteFailure::kCorrupt;
     case SQLITE_BUSY:
-    case SQLITE_LOCKED: return SqliteFailure::kBusy;
-    case SQLITE_IOERR: return SqliteFailure::kIo;
-    default: return SqliteFailure::kOther;
+    case SQLITE_LOCKED:
+      return SqliteFailure::kBusy;
+    case SQLITE_IOERR:
+      return SqliteFailure::kIo;
+    default:
+      return SqliteFailure::kOther;
   }
 }
 
@@ -39,12 +46,14 @@ Status SqliteStatus(int code, std::string_view what, std::string_view path,
                                 tail);
     case SqliteFailure::kReadOnly:
       return Status(Reason::kForbidden,
-                    where + "no permission to write; check the owner and mode of the file and "
-                            "its directory, and that the volume is not mounted read-only" +
+                    where +
+                        "no permission to write; check the owner and mode of the file and "
+                        "its directory, and that the volume is not mounted read-only" +
                         tail);
     case SqliteFailure::kCorrupt:
-      return InternalError(where + "the file is damaged; restore it from a backup, or look at it "
-                                   "with `sqlite3 FILE 'PRAGMA integrity_check'`" +
+      return InternalError(where +
+                           "the file is damaged; restore it from a backup, or look at it "
+                           "with `sqlite3 FILE 'PRAGMA integrity_check'`" +
                            tail);
     case SqliteFailure::kBusy:
       return Status(Reason::kConflict,
@@ -52,7 +61,8 @@ Status SqliteStatus(int code, std::string_view what, std::string_view path,
     case SqliteFailure::kIo:
       return InternalError(where + "the disk reports an I/O error; look at the kernel's log" +
                            tail);
-    default: break;
+    default:
+      break;
   }
   return InternalError(where + "failed" + tail);
 }
@@ -94,8 +104,8 @@ Result<bool> Statement::Step() {
   if (code == SQLITE_DONE) {
     return false;
   }
-  Status error = connection_->Error(sqlite3_extended_errcode(connection_->handle()),
-                                    sqlite3_sql(statement_));
+  Status error =
+      connection_->Error(sqlite3_extended_errcode(connection_->handle()), sqlite3_sql(statement_));
   sqlite3_reset(statement_);
   return error;
 }
@@ -137,9 +147,9 @@ Result<void> Connection::Open(const Options& options) {
     sqlite3_initialize();
   });
   path_ = options.path;
-  const int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE |
-                    (options.read_only ? SQLITE_OPEN_READONLY
-                                       : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+  const int flags =
+      SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE |
+      (options.read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
   const int code = sqlite3_open_v2(path_.c_str(), &handle_, flags, options.vfs);
   if (code != SQLITE_OK) {
     Status error = Error(code, "open");

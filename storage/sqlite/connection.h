@@ -18,8 +18,8 @@ namespace sublet::storage {
 enum class SqliteFailure : std::uint8_t { kNone, kFull, kReadOnly, kCorrupt, kBusy, kIo, kOther };
 SqliteFailure ClassifySqliteCode(int code);
 
-// The Status for `code` (an extended SQLite result). `what` names the action ("commit"); `detail` is
-// SQLite's own text. Reasons: kFull ServiceUnavailable; kReadOnly Forbidden; kBusy Conflict; the
+// The Status for `code` (an extended SQLite result). `what` names the action ("commit"); `detail`
+// is SQLite's own text. Reasons: kFull ServiceUnavailable; kReadOnly Forbidden; kBusy Conflict; the
 // rest InternalError. Each message says what to do.
 Status SqliteStatus(int code, std::string_view what, std::string_view path,
                     std::string_view detail);

@@ -45,7 +45,8 @@ void Copy(char (&to)[32], std::string_view from) {
   std::memcpy(to, from.data(), std::min<std::size_t>(from.size(), 31));
 }
 
-// ---- the child -------------------------------------------------------------------------------------
+// ---- the child
+// -------------------------------------------------------------------------------------
 
 class Child {
  public:
@@ -186,7 +187,8 @@ class Child {
   std::unique_ptr<Store> store_;
 };
 
-// ---- the parent ------------------------------------------------------------------------------------
+// ---- the parent
+// ------------------------------------------------------------------------------------
 
 struct Outcome {
   std::vector<Told> told;
@@ -276,9 +278,9 @@ std::string FirstOf(const std::vector<std::string>& lines) {
   return lines.empty() ? "" : std::to_string(lines.size()) + " lines, first: " + lines[0];
 }
 
-const char* const kPoints[] = {"open.schema",      "open.rebuilt",    "commit.begin",
-                               "commit.row",       "commit.before",   "commit.after",
-                               "commit.published", "commit.answered", "compact.before",
+const char* const kPoints[] = {"open.schema",      "open.rebuilt",     "commit.begin",
+                               "commit.row",       "commit.before",    "commit.after",
+                               "commit.published", "commit.answered",  "compact.before",
                                "compact.after",    "checkpoint.after", "vacuum.after"};
 
 TEST(CrashSuite, KilledAtRandomNothingToldIsLost) {

@@ -42,10 +42,10 @@ Result<void> HistoryReader::EnsureOpen() const {
   SUBLET_RETURN_IF_ERROR(connection_.Exec("PRAGMA cache_size=-512"));
   const std::string columns(kRowColumns);
   Statements statements;
-  SUBLET_TRY(statements.range,
-             connection_.Prepare(("SELECT " + columns +
-                                  " FROM kv WHERE id > ? AND id <= ? ORDER BY id LIMIT ?")
-                                     .c_str()));
+  SUBLET_TRY(
+      statements.range,
+      connection_.Prepare(
+          ("SELECT " + columns + " FROM kv WHERE id > ? AND id <= ? ORDER BY id LIMIT ?").c_str()));
   SUBLET_TRY(statements.changes,
              connection_.Prepare("SELECT id, key, prev FROM kv WHERE id > ? AND id <= ?"
                                  " ORDER BY id"));
@@ -157,8 +157,7 @@ Result<std::map<std::string, RowId>> HistoryReader::RowsBefore(std::string_view 
 }
 
 Result<std::vector<EntryRef>> HistoryReader::ReadEntries(const std::vector<RowId>& rows,
-                                                         Revision revision,
-                                                         Horizon horizon) const {
+                                                         Revision revision, Horizon horizon) const {
   MutexLock lock(mutex_);
   SUBLET_RETURN_IF_ERROR(Begin());
   const EndOfRead end(connection_);

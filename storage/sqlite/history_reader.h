@@ -22,7 +22,9 @@ class HistoryReader final : public PastEvents {
   enum class Horizon : std::uint8_t { kApi, kHistory };
 
   HistoryReader(std::string path, std::shared_ptr<const View> view, AttachmentMaker make_attachment)
-      : path_(std::move(path)), view_(std::move(view)), make_attachment_(std::move(make_attachment)) {}
+      : path_(std::move(path)),
+        view_(std::move(view)),
+        make_attachment_(std::move(make_attachment)) {}
 
   Result<Batch> ReadEvents(std::string_view prefix, RowId after, RowId until,
                            std::size_t max) const override SUBLET_EXCLUDES(mutex_);

@@ -1,6 +1,8 @@
 // What the store has told anybody survives a power failure at any moment. Images of the disk are
 // taken at the writer's named points while a mixed load runs; each is opened and compared with what
 // had been told by then. The same run with a planted bug must find it.
+#include "storage/testing/power_loss.h"
+
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
@@ -10,7 +12,6 @@
 #include "base/mutex.h"
 #include "storage/sqlite/connection.h"
 #include "storage/testing/ledger.h"
-#include "storage/testing/power_loss.h"
 #include "storage/testing/store_contract.h"
 #include "storage/testing/test_store.h"
 
@@ -116,9 +117,8 @@ class PowerLossRun {
       }
       std::vector<std::pair<std::string, std::optional<std::string>>> said;
       for (const Op& op : ops) {
-        said.emplace_back(op.key, op.kind == Op::Kind::kPut
-                                      ? std::optional(TextOf(op.bytes))
-                                      : std::nullopt);
+        said.emplace_back(
+            op.key, op.kind == Op::Kind::kPut ? std::optional(TextOf(op.bytes)) : std::nullopt);
       }
       Transact(std::move(ops), std::move(said), tag);
     }

@@ -54,8 +54,7 @@ EntryRef MakeEntry(const RawRow& row, const AttachmentMaker& make_attachment) {
   value->bytes = row.value;
   if (row.hole >= 0) {
     value->revision_offset = static_cast<std::uint32_t>(row.hole);
-    value->revision_length =
-        static_cast<std::uint32_t>(std::to_string(RevisionOf(row.id)).size());
+    value->revision_length = static_cast<std::uint32_t>(std::to_string(RevisionOf(row.id)).size());
   }
   if (make_attachment) {
     value->attachment = make_attachment(row.key, value->bytes);

@@ -7,8 +7,8 @@
 //   flags    1 = deletion (value NULL), 2 = short history
 //   hole     offset of the revision's digits in value; -1 = none
 //   expires  unix seconds; 0 = never
-// Value comes last so that reading the other columns of a long row does not touch its overflow pages.
-// Threads: any; pure.
+// Value comes last so that reading the other columns of a long row does not touch its overflow
+// pages. Threads: any; pure.
 #pragma once
 
 #include <cstdint>

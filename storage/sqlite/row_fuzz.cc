@@ -1,5 +1,5 @@
-// Bytes from outside reach the store through its file alone. Two ways in: a row with any columns, and
-// a good file with any bytes overwritten.
+// Bytes from outside reach the store through its file alone. Two ways in: a row with any columns,
+// and a good file with any bytes overwritten.
 #include <unistd.h>
 
 #include <cstdlib>

@@ -164,8 +164,7 @@ Result<ListResult> ListPast(const View& view, const HistoryReader& reader,
   if (revision <= compacted) {
     return TooOld(revision, compacted);
   }
-  SUBLET_TRY(const Changes changes,
-             ChangesSince(now, reader, request.prefix, revision, horizon));
+  SUBLET_TRY(const Changes changes, ChangesSince(now, reader, request.prefix, revision, horizon));
   std::string storage;
   PastCursor cursor(now, changes, StartOf(request, storage), request.prefix);
   ListResult result;

@@ -1,5 +1,5 @@
-// Lists: at the current revision straight from the index, at an old one by undoing what changed since.
-// Threads: any.
+// Lists: at the current revision straight from the index, at an old one by undoing what changed
+// since. Threads: any.
 #pragma once
 
 #include "storage/sqlite/history_reader.h"

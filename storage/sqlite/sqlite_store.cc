@@ -18,15 +18,18 @@ namespace sublet::storage {
 namespace {
 
 Status FileStatus(int error, std::string_view what, const std::string& path) {
-  const std::string message =
-      std::string(what) + " " + path + ": " + std::strerror(error);
+  const std::string message = std::string(what) + " " + path + ": " + std::strerror(error);
   switch (error) {
     case EACCES:
     case EPERM:
-    case EROFS: return Status(Reason::kForbidden, message + "; check the owner and mode of the data directory");
+    case EROFS:
+      return Status(Reason::kForbidden,
+                    message + "; check the owner and mode of the data directory");
     case ENOSPC:
-    case EDQUOT: return ServiceUnavailable(message + "; free space on that disk");
-    default: return InternalError(message);
+    case EDQUOT:
+      return ServiceUnavailable(message + "; free space on that disk");
+    default:
+      return InternalError(message);
   }
 }
 
@@ -167,9 +170,9 @@ class SqliteStore final : public Store {
   Revision HistoryRevision() const override { return view_->history_compacted() + 1; }
   Result<Revision> RevisionAt(WallTime time) const override {
     SUBLET_TRY(const Revision revision,
-               reader_->RevisionAt(std::chrono::duration_cast<std::chrono::milliseconds>(
-                                       time.time_since_epoch())
-                                       .count()));
+               reader_->RevisionAt(
+                   std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch())
+                       .count()));
     if (revision <= view_->history_compacted()) {
       return Expired("nothing so old is kept: the history begins at revision " +
                      std::to_string(HistoryRevision()));
@@ -309,7 +312,8 @@ class SqliteStore final : public Store {
 
   void Add(WriteRequest request) {
     switch (queue_.Add(request)) {
-      case WriteQueue::Added::kYes: return;
+      case WriteQueue::Added::kYes:
+        return;
       case WriteQueue::Added::kFull:
         request.done(TooManyRequests("too many writes are waiting for the disk", 1));
         return;

@@ -28,8 +28,8 @@ double SecondsSince(SteadyClock::time_point start) {
 std::string PodKey(std::uint64_t n) { return "/pods/default/pod-" + std::to_string(n); }
 
 std::vector<Op> OnePut(std::string key) {
-  static const std::string bytes = R"({"metadata":{"resourceVersion":"","uid":"u"},"x":")" +
-                                   std::string(1600, 'x') + R"("})";
+  static const std::string bytes =
+      R"({"metadata":{"resourceVersion":"","uid":"u"},"x":")" + std::string(1600, 'x') + R"("})";
   std::vector<Op> ops(1);
   ops[0].key = std::move(key);
   ops[0].bytes = bytes;
@@ -41,10 +41,11 @@ void RunRawSqlite(const std::string& folder, double seconds, int batch) {
   const std::string path = folder + "/raw.db";
   Connection connection;
   SUBLET_CHECK(connection.Open({.path = path}).ok());
-  SUBLET_CHECK(connection
-                   .Exec("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
-                         "CREATE TABLE kv(rev INTEGER PRIMARY KEY, key TEXT, prev INTEGER, value BLOB)")
-                   .ok());
+  SUBLET_CHECK(
+      connection
+          .Exec("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
+                "CREATE TABLE kv(rev INTEGER PRIMARY KEY, key TEXT, prev INTEGER, value BLOB)")
+          .ok());
   std::int64_t rows = 0;
   {
     auto insert = connection.Prepare("INSERT INTO kv(key, prev, value) VALUES(?, 0, ?)");
@@ -115,10 +116,11 @@ void RunWriters(const std::string& folder, double seconds, int writers) {
   const auto at = [&](double q) {
     return latencies_ms[static_cast<std::size_t>(q * static_cast<double>(latencies_ms.size() - 1))];
   };
-  std::printf("store, %-3d writers                  %9.0f rows/s  p50 %.2f ms  p99 %.2f ms"
-              "  %.3f syncs per row\n",
-              writers, static_cast<double>(done) / elapsed, at(0.5), at(0.99),
-              static_cast<double>(after.syncs - before.syncs) / static_cast<double>(done));
+  std::printf(
+      "store, %-3d writers                  %9.0f rows/s  p50 %.2f ms  p99 %.2f ms"
+      "  %.3f syncs per row\n",
+      writers, static_cast<double>(done) / elapsed, at(0.5), at(0.99),
+      static_cast<double>(after.syncs - before.syncs) / static_cast<double>(done));
 }
 
 double ThreadCpuSeconds() {
@@ -168,7 +170,8 @@ void RunReads(const std::string& folder, double seconds) {
   std::mt19937_64 random(1);
   const auto get = [&] { SUBLET_CHECK(store->Get(PodKey(random() % 100'000)).has_value()); };
   const auto list = [&] {
-    SUBLET_CHECK(store->List("/pods/", PodKey(10'000 + random() % 70'000), 500, 0)->records.size() == 500);
+    SUBLET_CHECK(
+        store->List("/pods/", PodKey(10'000 + random() % 70'000), 500, 0)->records.size() == 500);
   };
   Time("Get among 100,000 keys", seconds, get);
   Time("List of 500 among 100,000", seconds, list);
@@ -223,9 +226,10 @@ void RunFanOut(const std::string& folder, double seconds, int watchers) {
   std::atomic<std::int64_t> wakes{0};
   std::vector<std::unique_ptr<Subscription>> watches;
   for (int i = 0; i < watchers; ++i) {
-    watches.push_back(*store->Watch({.prefix = "/pods/", .items_max = 1u << 20, .on_ready = [&wakes] {
-                                       wakes.fetch_add(1, std::memory_order_relaxed);
-                                     }}));
+    watches.push_back(
+        *store->Watch({.prefix = "/pods/", .items_max = 1u << 20, .on_ready = [&wakes] {
+                         wakes.fetch_add(1, std::memory_order_relaxed);
+                       }}));
     std::vector<EventPtr> events;
     SUBLET_CHECK((*watches[static_cast<std::size_t>(i)]).Pull(events, 1).ok());
   }
@@ -254,8 +258,8 @@ void RunFanOut(const std::string& folder, double seconds, int watchers) {
 
 int main(int argc, char** argv) {
   using namespace sublet::storage;
-  std::string base = std::filesystem::absolute(argc > 1 ? argv[1] : ".").string() +
-                     "/storage-benchmark-XXXXXX";
+  std::string base =
+      std::filesystem::absolute(argc > 1 ? argv[1] : ".").string() + "/storage-benchmark-XXXXXX";
   SUBLET_CHECK(::mkdtemp(base.data()) != nullptr);
   const double seconds = argc > 2 ? std::atof(argv[2]) : 1.0;
   for (const int batch : {1, 16, 64}) {

@@ -42,7 +42,6 @@ struct TestHooks {
 };
 
 // OpenSqliteStore with `hooks`, which must outlive the store.
-Result<std::unique_ptr<Store>> OpenSqliteStoreForTest(StoreOptions options,
-                                                      const TestHooks* hooks);
+Result<std::unique_ptr<Store>> OpenSqliteStoreForTest(StoreOptions options, const TestHooks* hooks);
 
 }  // namespace sublet::storage

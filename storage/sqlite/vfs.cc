@@ -75,7 +75,7 @@ struct VfsGlue {
   static int DeviceCharacteristics(sqlite3_file* f) {
     return Methods(f)->xDeviceCharacteristics(Real(f));
   }
-  static int ShmMap(sqlite3_file* f, int page, int bytes, int extend, void volatile** out) {
+  static int ShmMap(sqlite3_file* f, int page, int bytes, int extend, volatile void** out) {
     return Methods(f)->xShmMap(Real(f), page, bytes, extend, out);
   }
   static int ShmLock(sqlite3_file* f, int offset, int n, int flags) {
@@ -87,14 +87,25 @@ struct VfsGlue {
   }
 
   // Version 2: everything but memory-mapped reads, which we do not use.
-  static constexpr sqlite3_io_methods kMethods = {
-      2,           Close,       Read,
-      Write,       Truncate,    Sync,
-      FileSize,    Lock,        Unlock,
-      CheckReservedLock,        FileControl,
-      SectorSize,  DeviceCharacteristics,
-      ShmMap,      ShmLock,     ShmBarrier,
-      ShmUnmap,    nullptr,     nullptr};
+  static constexpr sqlite3_io_methods kMethods = {2,
+                                                  Close,
+                                                  Read,
+                                                  Write,
+                                                  Truncate,
+                                                  Sync,
+                                                  FileSize,
+                                                  Lock,
+                                                  Unlock,
+                                                  CheckReservedLock,
+                                                  FileControl,
+                                                  SectorSize,
+                                                  DeviceCharacteristics,
+                                                  ShmMap,
+                                                  ShmLock,
+                                                  ShmBarrier,
+                                                  ShmUnmap,
+                                                  nullptr,
+                                                  nullptr};
 
   static int Open(sqlite3_vfs* vfs, const char* path, sqlite3_file* file, int flags,
                   int* flags_out) {

@@ -1,12 +1,13 @@
-// Writer: the one thread that changes the store. It takes what waits as a group, applies it to a copy
-// of the index, writes the rows in one SQLite transaction, and only then publishes the copy, hands
-// the events to the watches and answers, in this order. Between groups it expires keys, moves the
-// horizons and checkpoints.
+// Writer: the one thread that changes the store. It takes what waits as a group, applies it to a
+// copy of the index, writes the rows in one SQLite transaction, and only then publishes the copy,
+// hands the events to the watches and answers, in this order. Between groups it expires keys, moves
+// the horizons and checkpoints.
 //
 // A commit that fails: the copy is dropped, so nothing was visible, and all of the group get the
 // error. A later group tries again, so a full disk heals by itself; a damaged file does not and
 // refuses every write.
-// Threads: Open before Start on the opener's thread; then everything on the thread "storage-writer".
+// Threads: Open before Start on the opener's thread; then everything on the thread
+// "storage-writer".
 #pragma once
 
 #include <atomic>

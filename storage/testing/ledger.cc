@@ -52,8 +52,7 @@ std::vector<std::string> Ledger::Check(Store& store) const {
   const Revision oldest = store.CompactedRevision() + 1;
   auto watch = store.Watch({.prefix = "", .after = oldest});
   if (!watch.ok()) {
-    wrong.push_back("cannot watch from " + std::to_string(oldest) + ": " +
-                    watch.error().message());
+    wrong.push_back("cannot watch from " + std::to_string(oldest) + ": " + watch.error().message());
     return wrong;
   }
   Ledger stored;
@@ -100,9 +99,9 @@ std::vector<std::string> Ledger::Check(Store& store) const {
       continue;
     }
     const auto record = store.Get(key);
-    const bool same = text ? record && record->mod_revision == revision &&
-                                 TextOf(record->value->bytes) == *text
-                           : !record || record->mod_revision > revision;
+    const bool same =
+        text ? record && record->mod_revision == revision && TextOf(record->value->bytes) == *text
+             : !record || record->mod_revision > revision;
     const bool may_be_gone = !record && doubtful_.contains(key);
     if (!same && !may_be_gone && !(record && record->mod_revision > revision)) {
       wrong.push_back("lost: " + Name(revision, key, text));

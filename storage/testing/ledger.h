@@ -1,5 +1,5 @@
-// Ledger: what a store has told the outside world (answers, events, reads), and the check that a store
-// reopened after a crash still says the same. Values are those of test_store.h's Put; each
+// Ledger: what a store has told the outside world (answers, events, reads), and the check that a
+// store reopened after a crash still says the same. Values are those of test_store.h's Put; each
 // transaction's text is unique.
 // Threads: one at a time; the user locks.
 #pragma once

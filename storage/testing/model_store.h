@@ -58,11 +58,11 @@ class ModelStore {
         next.bytes = Published(op.bytes, op.revision_offset, revision_ + 1);
         next.offset = op.revision_offset;
         next.expires_unix = op.ttl_seconds == 0 ? 0 : now_unix + op.ttl_seconds;
-        next.short_history = (op.short_history || op.ttl_seconds != 0) &&
-                             (!exists || there->second.short_history);
-        changes_.push_back({revision_ + 1, exists ? EventType::kUpdate : EventType::kCreate,
-                            op.key, next.bytes,
-                            exists ? std::optional(there->second.bytes) : std::nullopt, next});
+        next.short_history =
+            (op.short_history || op.ttl_seconds != 0) && (!exists || there->second.short_history);
+        changes_.push_back({revision_ + 1, exists ? EventType::kUpdate : EventType::kCreate, op.key,
+                            next.bytes, exists ? std::optional(there->second.bytes) : std::nullopt,
+                            next});
         changed = true;
       } else if (op.kind == Op::Kind::kDelete && exists) {
         changes_.push_back({revision_ + 1, EventType::kDelete, op.key,

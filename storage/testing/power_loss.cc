@@ -77,8 +77,8 @@ void PowerLoss::WriteImage(const std::string& directory, Unsynced unsynced,
       }
       for (std::size_t at = 0; at < change.data.size(); at += kSector) {
         if (random() % 2 == 0) {
-          Apply(content, {change.offset + static_cast<std::int64_t>(at),
-                          change.data.substr(at, kSector)});
+          Apply(content,
+                {change.offset + static_cast<std::int64_t>(at), change.data.substr(at, kSector)});
         }
       }
     }

@@ -1,7 +1,7 @@
-// PowerLoss: a file layer that remembers which writes a sync has made durable, and can write out what a
-// disk might hold if the power failed now: everything synced, and of the rest any part: whole writes
-// dropped, sectors torn, later ones kept where earlier ones are lost. Database and log only: the rollback journal exists
-// for a moment while the file is made, before an image is of use.
+// PowerLoss: a file layer that remembers which writes a sync has made durable, and can write out
+// what a disk might hold if the power failed now: everything synced, and of the rest any part:
+// whole writes dropped, sectors torn, later ones kept where earlier ones are lost. Database and log
+// only: the rollback journal exists for a moment while the file is made, before an image is of use.
 // Threads: any; a mutex protects it.
 #pragma once
 

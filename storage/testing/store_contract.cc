@@ -53,14 +53,22 @@ class SideBySide {
 
   void Step() {
     switch (Pick(20)) {
-      case 0: return CheckList(false);
-      case 1: return CheckList(true);
-      case 2: return CheckGet();
-      case 3: return StartWatch();
-      case 4: return DropWatch();
-      case 5: return Pick(6) == 0 ? Reopen() : CheckWatches();
-      case 6: return Pick(4) == 0 ? Roll() : Advance();
-      default: return Transact();
+      case 0:
+        return CheckList(false);
+      case 1:
+        return CheckList(true);
+      case 2:
+        return CheckGet();
+      case 3:
+        return StartWatch();
+      case 4:
+        return DropWatch();
+      case 5:
+        return Pick(6) == 0 ? Reopen() : CheckWatches();
+      case 6:
+        return Pick(4) == 0 ? Roll() : Advance();
+      default:
+        return Transact();
     }
   }
 
@@ -78,10 +86,17 @@ class SideBySide {
     const auto record = store_->Get(op.key);
     const Revision stands = record ? record->mod_revision : 0;
     switch (Pick(4)) {
-      case 0: op.expected = stands; break;
-      case 1: op.expected = stands; break;
-      case 2: op.expected = Pick(6) == 0 ? stands + 1 : stands; break;
-      default: break;
+      case 0:
+        op.expected = stands;
+        break;
+      case 1:
+        op.expected = stands;
+        break;
+      case 2:
+        op.expected = Pick(6) == 0 ? stands + 1 : stands;
+        break;
+      default:
+        break;
     }
     return op;
   }
@@ -243,8 +258,8 @@ class SideBySide {
           EXPECT_EQ(event->previous->bytes, *change.previous);
         }
       }
-      const Revision next = watched.seen < wanted.size() ? wanted[watched.seen].revision
-                                                         : model_.revision() + 1;
+      const Revision next =
+          watched.seen < wanted.size() ? wanted[watched.seen].revision : model_.revision() + 1;
       EXPECT_LT(watched.subscription->Progress(), next);
     }
     EXPECT_EQ(watched.seen, wanted.size());

@@ -1,4 +1,5 @@
-// The contract every engine must keep, as one suite of tests. An engine's test file instantiates it:
+// The contract every engine must keep, as one suite of tests. An engine's test file instantiates
+// it:
 //   INSTANTIATE_TEST_SUITE_P(Sqlite, StoreContract, ::testing::Values(&OpenMyEngine));
 // Random tests use fixed seeds; SUBLET_STORE_ROUNDS multiplies how many.
 #pragma once

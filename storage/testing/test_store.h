@@ -1,5 +1,5 @@
-// What storage tests share: a folder of their own, shorthand for operations, a clock that moves when
-// told (and may be read by the writer meanwhile).
+// What storage tests share: a folder of their own, shorthand for operations, a clock that moves
+// when told (and may be read by the writer meanwhile).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -94,8 +94,7 @@ inline std::unique_ptr<Store> Open(StoreOptions options, const TestHooks* hooks 
   }
   return std::move(*store);
 }
-inline std::unique_ptr<Store> Open(const std::string& directory,
-                                   const TestHooks* hooks = nullptr) {
+inline std::unique_ptr<Store> Open(const std::string& directory, const TestHooks* hooks = nullptr) {
   return Open(StoreOptions{.directory = directory}, hooks);
 }
 

@@ -186,10 +186,10 @@ TEST_P(StoreContract, UnderLoadEveryWatchSeesEveryEventOnceInOrder) {
       const Revision now = store->CurrentRevision();
       mine.after = r % 2 == 0 ? std::max(store->CompactedRevision() + 1, now / 2) : now;
       Bell bell;
-      auto watch = store->Watch({.prefix = mine.prefix,
-                                 .after = mine.after,
-                                 .items_max = 100'000,
-                                 .on_ready = [&bell] { bell.Ring(); }});
+      auto watch = store->Watch(
+          {.prefix = mine.prefix, .after = mine.after, .items_max = 100'000, .on_ready = [&bell] {
+             bell.Ring();
+           }});
       ASSERT_TRUE(watch.ok());
       for (;;) {
         const bool last = written;
