@@ -68,6 +68,7 @@ struct Request {
   // The client certificate's subject when TLS verified one: common name and organizations.
   std::string tls_common_name;
   std::vector<std::string> tls_organizations;
+  std::string tls_fingerprint;  // SHA-256 of the certificate, hexadecimal
   bool tls_certificate_rejected = false;  // one was shown that our authority does not vouch for
   bool loopback = false;  // in process: authenticated as the user the transport names
   Deadline deadline = Deadline::max();

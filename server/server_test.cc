@@ -111,6 +111,11 @@ TEST_F(ServerTest, EverybodyGetsTheirOwnRights) {
   EXPECT_EQ(refused.headers.at("x-content-type-options"), "nosniff");
   EXPECT_EQ(Json::parse(anonymous->Call("GET", "/api").body)["message"],
             "forbidden: User \"system:anonymous\" cannot get path \"/api\"");
+  const auto who = Admin("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+                         {{"kind", "SelfSubjectReview"}});
+  const Json extra = Json::parse(who.body)["status"]["userInfo"]["extra"];
+  EXPECT_EQ(extra["authentication.kubernetes.io/credential-id"][0].get<std::string>().size(),
+            std::string_view("X509SHA256=").size() + 64);
   const auto bad_token =
       anonymous->Call("GET", "/version", "Authorization: Bearer wrong\r\n");
   EXPECT_EQ(bad_token.code, 401);

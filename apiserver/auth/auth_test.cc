@@ -247,7 +247,10 @@ TEST_F(AuthenticatorTest, EveryCredentialFindsItsUser) {
   const auto by_certificate = Run({}, [](Request& request) {
     request.tls_common_name = "admin";
     request.tls_organizations = {"system:masters"};
+    request.tls_fingerprint = "ab12";
   });
+  EXPECT_THAT(by_certificate->extra.at("authentication.kubernetes.io/credential-id"),
+              ElementsAre("X509SHA256=ab12"));
   EXPECT_EQ(by_certificate->name, "admin");
   EXPECT_THAT(by_certificate->groups, ElementsAre("system:masters", "system:authenticated"));
   const auto nobody = Run({});

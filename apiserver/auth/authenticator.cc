@@ -124,6 +124,10 @@ Result<void> Authenticator::Authenticate(Request& request) const {
   if (!request.tls_common_name.empty()) {
     request.user.name = request.tls_common_name;
     request.user.groups = request.tls_organizations;
+    if (!request.tls_fingerprint.empty()) {
+      request.user.extra["authentication.kubernetes.io/credential-id"] = {
+          "X509SHA256=" + request.tls_fingerprint};
+    }
     AddGroup(request.user, kAuthenticatedGroup);
     return {};
   }

@@ -279,6 +279,7 @@ void Connection::Dispatch(ParsedRequest parsed) {
   request->remote_address = remote_address_;
   request->tls_common_name = peer_.common_name;
   request->tls_organizations = peer_.organizations;
+  request->tls_fingerprint = peer_.fingerprint;
   request->tls_certificate_rejected = peer_.rejected;
   request->received = std::chrono::system_clock::now();
 

@@ -277,6 +277,14 @@ PeerIdentity TlsSession::Peer() const {
     peer.rejected = true;
     return peer;
   }
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned digest_bytes = 0;
+  X509_digest(certificate.get(), EVP_sha256(), digest, &digest_bytes);
+  for (unsigned i = 0; i < digest_bytes; ++i) {
+    static constexpr char kHex[] = "0123456789abcdef";
+    peer.fingerprint.push_back(kHex[digest[i] >> 4]);
+    peer.fingerprint.push_back(kHex[digest[i] & 0xf]);
+  }
   const X509_NAME* subject = X509_get_subject_name(certificate.get());
   for (int i = 0; i < X509_NAME_entry_count(subject); ++i) {
     const X509_NAME_ENTRY* entry = X509_NAME_get_entry(subject, i);
