@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "controllers/pod_record.h"
+#include "controllers/service_endpoints.h"
 #include "kube/object.h"
 
 namespace sublet::controllers {
@@ -19,6 +20,10 @@ client::InformerOptions OptionsOf(const ResourceKind& kind) {
     options.keep_bytes = false;
     options.make_record = [](const Json& pod) -> std::shared_ptr<const void> {
       return std::make_shared<const PodRecord>(ReadPodRecord(pod));
+    };
+  } else if (kind.resource == kServices.resource) {
+    options.make_record = [](const Json& service) -> std::shared_ptr<const void> {
+      return std::make_shared<const ServiceRecord>(ReadServiceRecord(service));
     };
   } else if (kind.resource == kSecrets.resource || kind.resource == kConfigMaps.resource) {
     options.keep_bytes = false;  // read live by the few who need one

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "controllers/daemon_pods.h"
 #include "kube/object.h"
 #include "kube/timestamp.h"
 
@@ -96,6 +97,9 @@ bool PodRecord::HasCondition(std::string_view type, std::string_view status) con
 PodRecord ReadPodRecord(const Json& pod) {
   PodRecord out;
   out.node = kube::FindString(pod, {"spec", "nodeName"});
+  if (out.node.empty()) {
+    out.wanted_node = DaemonNodeOf(pod);
+  }
   out.restart_policy = kube::FindString(pod, {"spec", "restartPolicy"}, "Always");
   out.hostname = kube::FindString(pod, {"spec", "hostname"});
   out.subdomain = kube::FindString(pod, {"spec", "subdomain"});

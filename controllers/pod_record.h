@@ -33,6 +33,7 @@ struct ContainerEnd {
 
 struct PodRecord {
   std::string node;
+  std::string wanted_node;  // of an unbound pod whose affinity names one node (a DaemonSet's)
   std::string phase;
   std::string reason;
   std::string restart_policy;

@@ -2,11 +2,17 @@
 
 #include <algorithm>
 
+#include "controllers/cron_job_controller.h"
+#include "controllers/daemon_set_controller.h"
 #include "controllers/deployment_controller.h"
+#include "controllers/endpoint_slice_controller.h"
+#include "controllers/endpoints_controller.h"
 #include "controllers/garbage_collector.h"
+#include "controllers/job_controller.h"
 #include "controllers/namespace_contents.h"
 #include "controllers/namespace_controller.h"
 #include "controllers/replica_set_controller.h"
+#include "controllers/stateful_set_controller.h"
 
 namespace sublet::controllers {
 
@@ -20,6 +26,14 @@ const std::vector<ControllerEntry>& AllControllers() {
       {"replicaset", Runs::kEverywhere, MakeReplicaSetController},
       {"replicationcontroller", Runs::kEverywhere, MakeReplicationController},
       {"deployment", Runs::kEverywhere, MakeDeploymentController},
+      {"statefulset", Runs::kEverywhere, MakeStatefulSetController},
+      {"daemonset", Runs::kEverywhere, MakeDaemonSetController},
+      {"job", Runs::kEverywhere, MakeJobController},
+      {"ttl-after-finished", Runs::kEverywhere, MakeTtlAfterFinishedController},
+      {"cronjob", Runs::kEverywhere, MakeCronJobController},
+      {"endpoints", Runs::kEverywhere, MakeEndpointsController},
+      {"endpointslice", Runs::kEverywhere, MakeEndpointSliceController},
+      {"endpointslice-mirroring", Runs::kEverywhere, MakeEndpointSliceMirroringController},
   };
   return kAll;
 }
