@@ -4,6 +4,7 @@
 #include "cli/doctor_command.h"
 #include "cli/gpu_command.h"
 #include "cli/host/host_command.h"
+#include "cli/node_command.h"
 #include "cli/scheduler_command.h"
 #include "cli/tenant/commands.h"
 #include "cli/tenant/image.h"
@@ -31,6 +32,7 @@ const std::vector<Command>& Commands() {
       {"completion", "shell completion for bash, zsh, fish", "Other", RunCompletion},
       {"version", "print the version", "Other", RunVersion},
       {"serve", "serve one control plane's API", "Roles", server::RunServe},
+      {"node", "simulated nodes for tests and benchmarks", "Roles", RunNodeCommand},
       {"gpud", "manage the GPUs of one node", "Roles", RunGpudCommand},
       {"endpoint", "", "", RunEndpoint},
       {"credential", "", "", RunCredential},

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "controllers/daemon_pods.h"
 #include "kube/object.h"
+#include "kube/quantity.h"
 #include "kube/timestamp.h"
 
 namespace sublet::controllers {
@@ -55,6 +57,50 @@ void ReadConditions(const Json& pod, PodRecord* out) {
       out->ready_since = kube::FindTime(kube::FindString(condition, {"lastTransitionTime"}));
     }
     out->conditions.push_back(std::move(entry));
+  }
+}
+
+using Amounts = std::map<std::string, kube::Quantity>;
+
+void AddRequests(const Json& container, Amounts* out) {
+  const Json* requests = kube::Find(container, {"resources", "requests"});
+  if (requests == nullptr || !requests->is_object()) {
+    return;
+  }
+  for (const auto& [name, amount] : requests->items()) {
+    (*out)[name] += kube::Quantity::ParseOrZero(amount.is_string() ? amount.get<std::string>() : "");
+  }
+}
+
+// Source: k8s.io/component-helpers resource PodRequests.
+void ReadRequests(const Json& pod, PodRecord* out) {
+  Amounts sum;
+  for (const Json& container : ArrayAt(pod, {"spec", "containers"})) {
+    AddRequests(container, &sum);
+  }
+  Amounts sidecars;
+  Amounts most;
+  for (const Json& container : ArrayAt(pod, {"spec", "initContainers"})) {
+    Amounts now = sidecars;
+    AddRequests(container, &now);
+    if (kube::FindString(container, {"restartPolicy"}) == "Always") {
+      sidecars = now;
+      AddRequests(container, &sum);
+    }
+    for (const auto& [name, amount] : now) {
+      most[name] = std::max(most[name], amount);
+    }
+  }
+  for (const auto& [name, amount] : most) {
+    sum[name] = std::max(sum[name], amount);
+  }
+  if (const Json* overhead = kube::Find(pod, {"spec", "overhead"}); overhead && overhead->is_object()) {
+    for (const auto& [name, amount] : overhead->items()) {
+      sum[name] += kube::Quantity::ParseOrZero(amount.is_string() ? amount.get<std::string>() : "");
+    }
+  }
+  for (const auto& [name, amount] : sum) {
+    out->requests.emplace_back(name, amount.Text());
   }
 }
 
@@ -122,6 +168,7 @@ PodRecord ReadPodRecord(const Json& pod) {
   out.failed_count =
       NumberOf(kube::AnnotationOf(pod, "batch.kubernetes.io/job-index-failure-count")).value_or(0);
   ReadSpec(pod, &out);
+  ReadRequests(pod, &out);
   ReadConditions(pod, &out);
   ReadContainerStatuses(pod, "containerStatuses", false, &out);
   ReadContainerStatuses(pod, "initContainerStatuses", true, &out);

@@ -54,6 +54,9 @@ struct PodRecord {
   std::vector<PodPort> ports;           // named and unnamed, of all containers
   std::vector<PodCondition> conditions;
   std::vector<ContainerEnd> ends;
+  // What the scheduler counts: the larger of the sum of the containers and each init container, with
+  // sidecars and overhead.
+  std::vector<std::pair<std::string, std::string>> requests;
   std::vector<std::string> claims;      // names of persistent volume claims
   std::vector<std::string> toleration_json;  // each toleration, encoded
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "controllers/claim_controllers.h"
 #include "controllers/cron_job_controller.h"
 #include "controllers/daemon_set_controller.h"
 #include "controllers/deployment_controller.h"
@@ -11,6 +12,7 @@
 #include "controllers/job_controller.h"
 #include "controllers/namespace_contents.h"
 #include "controllers/namespace_controller.h"
+#include "controllers/node_usage_controller.h"
 #include "controllers/replica_set_controller.h"
 #include "controllers/stateful_set_controller.h"
 
@@ -31,6 +33,9 @@ const std::vector<ControllerEntry>& AllControllers() {
       {"job", Runs::kEverywhere, MakeJobController},
       {"ttl-after-finished", Runs::kEverywhere, MakeTtlAfterFinishedController},
       {"cronjob", Runs::kEverywhere, MakeCronJobController},
+      {"node-usage", Runs::kHostOnly, MakeNodeUsageController},
+      {"persistentvolume-binder", Runs::kHostOnly, MakeVolumeBinder},
+      {"persistentvolumeclaim-protection", Runs::kEverywhere, MakeClaimProtection},
       {"endpoints", Runs::kEverywhere, MakeEndpointsController},
       {"endpointslice", Runs::kEverywhere, MakeEndpointSliceController},
       {"endpointslice-mirroring", Runs::kEverywhere, MakeEndpointSliceMirroringController},

@@ -61,7 +61,7 @@ TEST_F(Workloads, DeploymentMakesAReplicaSetAndReportsWhatHelmWaitsFor) {
 
 TEST_F(Workloads, RollingUpdateReplacesPodsAndKeepsTheOldSetForRollback) {
   cluster_->Create("apps/v1/deployments", Deployment("roll", 4));
-  ASSERT_TRUE(cluster_->Await("v1/pods", [](const Json& pods) { return AllReady(pods, 4); }, "app=roll"));
+  ASSERT_TRUE(cluster_->Await("v1/pods", [](const Json& pods) { return AllReady(pods, 4); }, "app=roll")) << cluster_->last();
   cluster_->Patch("apps/v1/deployments", "roll",
                   {{"spec", {{"template", {{"metadata", {{"annotations", {{"v", "2"}}}}}}}}}});
   ASSERT_TRUE(cluster_->AwaitOne("apps/v1/deployments", "roll", [](const Json& roll) {

@@ -70,14 +70,19 @@ void Cluster::BindPods() {
     }
     const std::string wanted = DaemonNodeOf(*value);
     const std::string node = wanted.empty() ? "sim-" + std::to_string((*next)++ % 2) : wanted;
-    // Somebody else may have bound or deleted it: that is not this handler's business.
-    static_cast<void>(
-        client_.Create({{"", "v1", "pods"}, pod->key.namespace_name, pod->key.name, "binding"},
-                       {{"apiVersion", "v1"},
-                        {"kind", "Binding"},
-                        {"metadata", {{"name", pod->key.name}}},
-                        {"target", {{"kind", "Node"}, {"name", node}}}})
-            .ok());
+    const client::Target target{{"", "v1", "pods"}, pod->key.namespace_name, pod->key.name, "binding"};
+    const auto bound = client_.Create(target, {{"apiVersion", "v1"},
+                                               {"kind", "Binding"},
+                                               {"metadata", {{"name", pod->key.name}}},
+                                               {"target", {{"kind", "Node"}, {"name", node}}}});
+    // A server without that subresource takes the node's name in the pod itself.
+    if (!bound.ok() && (bound.error().Is(Reason::kNotFound) ||
+                        bound.error().Is(Reason::kMethodNotAllowed))) {
+      client::Target whole = target;
+      whole.subresource = "";
+      static_cast<void>(
+          client_.Patch(whole, client::PatchType::kMerge, {{"spec", {{"nodeName", node}}}}).ok());
+    }
   });
   informers_->Start();
 }
