@@ -6,6 +6,7 @@
 #include "controllers/cron_job_controller.h"
 #include "controllers/daemon_set_controller.h"
 #include "controllers/deployment_controller.h"
+#include "controllers/disruption_controller.h"
 #include "controllers/endpoint_slice_controller.h"
 #include "controllers/endpoints_controller.h"
 #include "controllers/garbage_collector.h"
@@ -36,6 +37,7 @@ const std::vector<ControllerEntry>& AllControllers() {
       {"node-usage", Runs::kHostOnly, MakeNodeUsageController},
       {"persistentvolume-binder", Runs::kHostOnly, MakeVolumeBinder},
       {"persistentvolumeclaim-protection", Runs::kEverywhere, MakeClaimProtection},
+      {"disruption", Runs::kEverywhere, MakeDisruptionController},
       {"endpoints", Runs::kEverywhere, MakeEndpointsController},
       {"endpointslice", Runs::kEverywhere, MakeEndpointSliceController},
       {"endpointslice-mirroring", Runs::kEverywhere, MakeEndpointSliceMirroringController},
