@@ -85,6 +85,11 @@ Result<void> DefinitionController::Subscribe() {
     signal->changed.NotifyOne();
   };
   SUBLET_TRY(subscription_, context_->store->Watch(std::move(options)));
+  {
+    // A subscription calls on_ready only after a Pull that found nothing: the first one is ours.
+    MutexLock lock(signal_->mutex);
+    signal_->pending = true;
+  }
   std::set<std::string> seen;
   for (const auto& record : list.records) {
     seen.insert(record.key.substr(prefix_.size()));
