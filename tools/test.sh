@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # The tests of Sublet. Needs nothing beforehand: it runs tools/bootstrap.sh first.
-#   tools/test.sh             release build, unit tests (plain and under ASan/UBSan), e2e smoke of every area
-#   tools/test.sh --full      the above, and TSan, thread safety analysis, fuzzing, long crash runs,
-#                             conformance and upstream's own servers
+#   tools/test.sh             release build of sublet, unit tests, unit tests of the lower layers under
+#                             ASan/UBSan, e2e suites
+#   tools/test.sh --full      the above, all unit tests under ASan, TSan, thread safety analysis, fuzzing,
+#                             long crash runs
 #   tools/test.sh --only X    one part: unit, asan, tsan, analyze, fuzz, or an e2e suite (e2e/X/run.sh)
 #   tools/test.sh --list      the parts
 # Prints one line per part and closes with 'N passed, N failed, N skipped'; exit 0 only when none failed.
@@ -79,17 +80,31 @@ build() {  # build PRESET TARGET...
 }
 unit_tests() { ctest --test-dir "build/$1" -V -L unit -j 2 --no-tests=error; }
 
+# Under ASan the default run takes the layers that everything stands on; --full takes all.
+asan_targets=(base_test kube_test config_test client_test dns_test syncer_test cli_test)
+[ -n "$full" ] && asan_targets=(all)
+asan_tests() {
+  if [ -n "$full" ]; then
+    unit_tests asan
+  else
+    ctest --test-dir build/asan -V -j 2 --no-tests=error \
+      -R "^($(IFS='|'; echo "${asan_targets[*]}"))\$"
+  fi
+}
+
 tools/bootstrap.sh ${full:+--full} || exit 1
 export PATH=$PWD/.cache/clients:$PATH
 export SUBLET_CLIENTS=$PWD/.cache/clients
 export SUBLET_BIN=$PWD/build/release/cli/sublet
 
-if [ -z "$only" ] || [ "$only" = unit ] || [ -x "e2e/$only/run.sh" ]; then
-  part build build release all || only=none
+if [ -z "$only" ] || [ -x "e2e/$only/run.sh" ]; then
+  part build build release sublet || only=none
 fi
-if wanted unit; then part unit unit_tests release; fi
+if wanted unit; then
+  part unit-build build dev all && part unit unit_tests dev
+fi
 if wanted asan; then
-  part asan-build build asan all && part asan unit_tests asan
+  part asan-build build asan "${asan_targets[@]}" && part asan asan_tests
 fi
 for suite in e2e/*/run.sh; do
   [ -x "$suite" ] || continue
