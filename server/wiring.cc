@@ -13,6 +13,7 @@
 #include "apiserver/auth/store_views.h"
 #include "apiserver/crd/definition_controller.h"
 #include "apiserver/handlers/api_handler.h"
+#include "apiserver/handlers/subresources.h"
 #include "apiserver/handlers/timer_queue.h"
 #include "apiserver/health.h"
 #include "apiserver/http/listener.h"
@@ -225,8 +226,12 @@ Result<void> Wiring::OpenIdentity() {
 
 void Wiring::OpenApi() {
   timers_ = std::make_unique<TimerQueue>();
-  admission_ = MakeAdmissionChain(
-      {.store = store_.get(), .catalog = catalog_.get(), .clock = &SystemClock()});
+  AdmissionEnvironment environment{
+      .store = store_.get(), .catalog = catalog_.get(), .clock = &SystemClock()};
+  environment.allows = [this](const User& user, const AccessQuestion& asked) {
+    return context_.authorize(user, asked).ok();
+  };
+  admission_ = MakeAdmissionChain(environment);
   admission_.Add(RbacEscalation(*authorizer_));
   flows_ = std::make_unique<FlowTable>(*store_, *catalog_->Get());
   context_.store = store_.get();
@@ -250,6 +255,7 @@ void Wiring::OpenApi() {
     return decision.allowed ? Ok() : ForbiddenStatus(attributes, decision.reason);
   };
   AddIdentityExtensions(context_, *reviews_, *tokens_);
+  AddPodSubresources(context_);
   ServerOptions options;
   options.flow_of = [this](const User& user) { return flows_->Of(user); };
   server_ = std::make_unique<Server>(std::move(options), *authenticator_, *authorizer_, router_,

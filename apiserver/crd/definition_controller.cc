@@ -61,7 +61,7 @@ std::string Fingerprint(const Json& definition) {
 struct DefinitionController::Signal {
   Mutex mutex;
   CondVar changed;
-  bool pending SUBLET_GUARDED_BY(mutex) = false;
+  bool pending SUBLET_GUARDED_BY(mutex) = true;  // a first Pull arms the subscription
   bool stopping SUBLET_GUARDED_BY(mutex) = false;
 };
 

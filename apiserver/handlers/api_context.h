@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "apiserver/admission/access_question.h"
 #include "apiserver/handlers/negotiate.h"
 #include "apiserver/registry/catalog.h"
 #include "apiserver/request.h"
@@ -23,17 +24,6 @@ namespace sublet::apiserver {
 
 class AdmissionChain;
 class TimerQueue;
-
-// One question to the authorizer, beyond the request's own which the pipeline has answered.
-struct AccessQuestion {
-  std::string verb;
-  std::string group;
-  std::string version;
-  std::string resource;
-  std::string subresource;
-  std::string namespace_name;
-  std::string name;
-};
 
 struct ApiContext {
   storage::Store* store = nullptr;
@@ -60,6 +50,7 @@ struct Call {
   const Resource* resource = nullptr;
   const kube::Subresource* subresource = nullptr;  // null: the main resource
   OutputForm form;
+  bool on_pool = false;  // runs on the request pool: may wait
 
   const std::string& namespace_name() const { return request->info.namespace_name; }
   const std::string& name() const { return request->info.name; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apiserver/handlers/respond.h"
+#include "apiserver/handlers/subresources.h"
 #include "apiserver/handlers/verbs.h"
 #include "apiserver/openapi/open_api.h"
 
@@ -141,6 +142,9 @@ void ApiHandler::HandleResource(CallPtr call) {
   }
   if (handler != context_->extensions.end()) {
     return handler->second(std::move(call));
+  }
+  if (info.subresource == "scale" && resource->kind->scale.has_value()) {
+    return HandleScale(std::move(call));
   }
   const VerbFunction function = GenericVerb(info.verb);
   if (function == nullptr || resource->type == nullptr) {

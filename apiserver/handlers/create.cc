@@ -106,9 +106,29 @@ void RunCreate(const CallPtr& call, const WriteOptions& options, int attempt) {
   CreateObject(call, std::move(input));
 }
 
+// Admission that waits for something outside belongs on the request pool.
+bool MovedToPool(const CallPtr& call, CreateInput& input) {
+  if (call->on_pool) {
+    return false;
+  }
+  std::vector<storage::Op> none;
+  auto admission = MakeAdmissionRequest(*call, Operation::kCreate, input.options.dry_run, none);
+  admission.object = &input.object;
+  if (!call->context->admission->MayBlock(admission)) {
+    return false;
+  }
+  call->on_pool = true;
+  auto moved = std::make_shared<CreateInput>(std::move(input));
+  Offload(call, [call, moved] { CreateObject(call, std::move(*moved)); });
+  return true;
+}
+
 }  // namespace
 
 void CreateObject(CallPtr call, CreateInput input) {
+  if (MovedToPool(call, input)) {
+    return;
+  }
   std::vector<storage::Op> ops(1);
   std::vector<storage::Op> companions;
   const bool generated = kube::NameOf(input.object).empty() &&

@@ -221,6 +221,16 @@ void RunUpdate(std::shared_ptr<UpdateJob> job) {
     return SendError(call, named.error());
   }
   std::vector<storage::Op> companions;
+  if (!call.on_pool) {
+    auto admission =
+        MakeAdmissionRequest(call, Operation::kUpdate, job->options.dry_run, companions);
+    admission.object = &*object;
+    admission.old_object = &live;
+    if (call.context->admission->MayBlock(admission)) {
+      call.on_pool = true;
+      return Offload(job->call, [job] { RunUpdate(job); });
+    }
+  }
   if (auto ready = PrepareUpdate(*job, *object, live, companions); !ready.ok()) {
     return SendError(call, ready.error());
   }

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "apiserver/handlers/subresources.h"
+
 #include <filesystem>
 #include <future>
 
@@ -150,6 +152,7 @@ ApiFixture::ApiFixture() {
 }
 
 ApiFixture::~ApiFixture() {
+  definitions_.reset();
   handler_.reset();
   pool_.reset();
   timers_.reset();
@@ -158,6 +161,7 @@ ApiFixture::~ApiFixture() {
 }
 
 void ApiFixture::Restart() {
+  definitions_.reset();
   handler_.reset();
   pool_.reset();
   timers_.reset();
@@ -180,7 +184,10 @@ void ApiFixture::Restart() {
   context_.timers = timers_.get();
   context_.offload = [this](std::function<void()> work) { return pool_->Post(std::move(work)); };
   context_.authorize = [](const User&, const AccessQuestion&) { return Ok(); };
+  AddPodSubresources(context_);
   handler_ = std::make_unique<ApiHandler>(&context_, "127.0.0.1:6443");
+  definitions_ = std::make_unique<DefinitionController>(&context_);
+  SUBLET_CHECK(definitions_->Start().ok());
 }
 
 Answer ApiFixture::Do(std::string_view method, std::string_view path_and_query,
@@ -215,6 +222,31 @@ WatchReader ApiFixture::Watch(std::string_view path) {
 void ApiFixture::MakeNamespace(std::string_view name) {
   const auto answer = Post("/api/v1/namespaces", {{"metadata", {{"name", std::string(name)}}}});
   ASSERT_EQ(answer.code, 201) << answer.body;
+}
+
+void ApiFixture::MakeDefinition(const kube::Json& definition) {
+  const auto answer = Post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition);
+  ASSERT_EQ(answer.code, 201) << answer.body;
+  const auto name = definition["metadata"]["name"].get<std::string>();
+  const auto established = GetUntil(
+      "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + name, [](const Answer& now) {
+        return now.body.find("\"InitialNamesAccepted\"") != std::string::npos;
+      });
+  ASSERT_NE(established.body.find("InitialNamesAccepted"), std::string::npos)
+      << established.Tree()["status"];
+}
+
+Answer ApiFixture::GetUntil(std::string_view path,
+                            const std::function<bool(const Answer&)>& done) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (true) {
+    Answer answer = Get(path);
+    if (done(answer) || std::chrono::steady_clock::now() > deadline) {
+      return answer;
+    }
+    const auto revision = store_->CurrentRevision();
+    store_->WaitForRevision(revision + 1, After(std::chrono::milliseconds(20)));
+  }
 }
 
 }  // namespace sublet::apiserver::testing

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "apiserver/admission/registry.h"
+#include "apiserver/crd/definition_controller.h"
 #include "apiserver/handlers/api_handler.h"
 #include "apiserver/handlers/timer_queue.h"
 #include "apiserver/registry/builtin.h"
@@ -85,6 +86,10 @@ class ApiFixture : public ::testing::Test {
   }
   WatchReader Watch(std::string_view path);
   void MakeNamespace(std::string_view name);
+  // Creates a definition and waits until it is Established.
+  void MakeDefinition(const kube::Json& definition);
+  // Polls a GET until `done` or five seconds have passed; returns the last answer.
+  Answer GetUntil(std::string_view path, const std::function<bool(const Answer&)>& done);
   // Closes and opens the store again, as a restart does.
   void Restart();
 
@@ -97,6 +102,7 @@ class ApiFixture : public ::testing::Test {
   std::unique_ptr<Pool> pool_;
   ApiContext context_;
   std::unique_ptr<ApiHandler> handler_;
+  std::unique_ptr<DefinitionController> definitions_;
   User user_{.name = "admin", .uid = "", .groups = {"system:masters"}, .extra = {}};
 };
 
