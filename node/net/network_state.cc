@@ -20,12 +20,11 @@ client::InformerOptions Source(const char* group, const char* resource, const ch
   client::InformerOptions options;
   options.resource = {group, "v1", resource};
   options.kind = kind;
-  options.trim = [](kube::Json& object) {
-    if (object.contains("metadata")) {
-      object["metadata"].erase("managedFields");
-    }
-  };
   return options;
+}
+
+RulesInput::NamespaceView ParseNamespace(const kube::Json& object) {
+  return {std::string(kube::NameOf(object)), ParseLabels(object)};
 }
 
 // "my-svc" -> "MY_SVC".
@@ -69,26 +68,25 @@ void AddVariables(const ServiceView& service, Environment* out) {
 }  // namespace
 
 template <typename View>
-void NetworkState::Follow(client::Informer& informer, std::map<Key, View>* views,
-                          std::function<View(const kube::Json&)> parse) {
+void NetworkState::Follow(client::InformerOptions options, std::map<Key, View>* views,
+                          View (*parse)(const kube::Json&)) {
+  options.keep_bytes = false;
+  options.make_record = [parse](const kube::Json& object) -> std::shared_ptr<const void> {
+    return std::make_shared<const View>(parse(object));
+  };
+  client::Informer& informer = informers_.For(options);
   sources_.push_back(&informer);
-  informer.AddHandler([this, views, parse = std::move(parse)](const client::ObjectPtr& before,
-                                                              const client::ObjectPtr& after) {
+  informer.AddHandler([this, views](const client::ObjectPtr& before,
+                                    const client::ObjectPtr& after) {
     const client::ObjectPtr& any = after != nullptr ? after : before;
-    const Key key{any->key.namespace_name, any->key.name};
-    if (after == nullptr) {
+    {
       MutexLock lock(mutex_);
-      views->erase(key);
-    } else {
-      auto object = after->Parse();
-      if (!object.ok()) {
-        log::Error("an object for the firewall cannot be read",
-                   {{"name", any->key.Text()}, {"error", object.error()}});
-        return;
+      const Key key{any->key.namespace_name, any->key.name};
+      if (after == nullptr) {
+        views->erase(key);
+      } else {
+        (*views)[key] = after->As<View>();
       }
-      View view = parse(*object);
-      MutexLock lock(mutex_);
-      (*views)[key] = std::move(view);
     }
     Touch();
   });
@@ -96,18 +94,11 @@ void NetworkState::Follow(client::Informer& informer, std::map<Key, View>* views
 
 NetworkState::NetworkState(client::InformerFactory& informers, RulesInput base)
     : informers_(informers), base_(std::move(base)) {
-  Follow<ServiceView>(informers_.For(Source("", "services", "Service")), &services_, ParseService);
-  Follow<SliceView>(informers_.For(Source("discovery.k8s.io", "endpointslices", "EndpointSlice")),
-                    &slices_, ParseSlice);
-  Follow<PodView>(informers_.For(Source("", "pods", "Pod")), &pods_, ParsePodView);
-  Follow<RulesInput::NamespaceView>(
-      informers_.For(Source("", "namespaces", "Namespace")), &namespaces_,
-      [](const kube::Json& object) {
-        return RulesInput::NamespaceView{std::string(kube::NameOf(object)), ParseLabels(object)};
-      });
-  Follow<PolicyView>(
-      informers_.For(Source("networking.k8s.io", "networkpolicies", "NetworkPolicy")), &policies_,
-      ParsePolicy);
+  Follow(Source("", "services", "Service"), &services_, ParseService);
+  Follow(Source("discovery.k8s.io", "endpointslices", "EndpointSlice"), &slices_, ParseSlice);
+  Follow(Source("", "pods", "Pod"), &pods_, ParsePodView);
+  Follow(Source("", "namespaces", "Namespace"), &namespaces_, ParseNamespace);
+  Follow(Source("networking.k8s.io", "networkpolicies", "NetworkPolicy"), &policies_, ParsePolicy);
 }
 
 void NetworkState::Start() {

@@ -5,7 +5,6 @@
 // Threads: handlers run on the informers' thread; "firewall" makes and loads rules.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <string>
 #include <thread>
@@ -39,9 +38,10 @@ class NetworkState {
 
  private:
   using Key = std::pair<std::string, std::string>;
+  // Keeps `views` in step with all objects of a resource; only the views are held in memory.
   template <typename View>
-  void Follow(client::Informer& informer, std::map<Key, View>* views,
-              std::function<View(const kube::Json&)> parse);
+  void Follow(client::InformerOptions options, std::map<Key, View>* views,
+              View (*parse)(const kube::Json&));
   void Touch();
   void Run();
   std::string Script() const SUBLET_REQUIRES(mutex_);
