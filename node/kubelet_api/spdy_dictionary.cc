@@ -1,0 +1,46 @@
+#include "node/kubelet_api/spdy_dictionary.h"
+
+namespace sublet::node {
+namespace {
+
+// Each with its length in four bytes before it.
+constexpr const char* kWords[] = {
+    "options", "head", "post", "put", "delete", "trace", "accept", "accept-charset",
+    "accept-encoding", "accept-language", "accept-ranges", "age", "allow", "authorization",
+    "cache-control", "connection", "content-base", "content-encoding", "content-language",
+    "content-length", "content-location", "content-md5", "content-range", "content-type", "date",
+    "etag", "expect", "expires", "from", "host", "if-match", "if-modified-since", "if-none-match",
+    "if-range", "if-unmodified-since", "last-modified", "location", "max-forwards", "pragma",
+    "proxy-authenticate", "proxy-authorization", "range", "referer", "retry-after", "server", "te",
+    "trailer", "transfer-encoding", "upgrade", "user-agent", "vary", "via", "warning",
+    "www-authenticate", "method", "get", "status", "200 OK", "version", "HTTP/1.1", "url", "public",
+    "set-cookie", "keep-alive", "origin"};
+
+// Without lengths.
+constexpr const char* kTail =
+    "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505"
+    "203 Non-Authoritative Information204 No Content301 Moved Permanently400 Bad Request401 "
+    "Unauthorized403 Forbidden404 Not Found500 Internal Server Error501 Not Implemented503 Service "
+    "UnavailableJan Feb Mar Apr May Jun Jul Aug Sept Oct Nov Dec 00:00:00 Mon, Tue, Wed, Thu, Fri, "
+    "Sat, Sun, GMTchunked,text/html,image/png,image/jpg,image/gif,application/xml,application/xhtml"
+    "+xml,text/plain,text/javascript,publicprivatemax-age=gzip,deflate,sdchcharset=utf-8charset="
+    "iso-8859-1,utf-,*,enq=0.";
+
+}  // namespace
+
+const std::string& SpdyDictionary() {
+  static const std::string* const dictionary = [] {
+    auto* text = new std::string;  // lives as long as the program
+    for (const std::string word : kWords) {
+      for (int shift = 24; shift >= 0; shift -= 8) {
+        *text += static_cast<char>(word.size() >> shift & 255);
+      }
+      *text += word;
+    }
+    *text += kTail;
+    return text;
+  }();
+  return *dictionary;
+}
+
+}  // namespace sublet::node
