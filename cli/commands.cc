@@ -32,7 +32,7 @@ const std::vector<Command>& Commands() {
       {"completion", "shell completion for bash, zsh, fish", "Other", RunCompletion},
       {"version", "print the version", "Other", RunVersion},
       {"serve", "serve one control plane's API", "Roles", server::RunServe},
-      {"node", "simulated nodes for tests and benchmarks", "Roles", RunNodeCommand},
+      {"node", "run the pods of one node, or simulate nodes", "Roles", RunNodeCommand},
       {"gpud", "manage the GPUs of one node", "Roles", RunGpudCommand},
       {"endpoint", "", "", RunEndpoint},
       {"credential", "", "", RunCredential},

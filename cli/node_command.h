@@ -1,8 +1,6 @@
-// `sublet node --simulate N`: nodes without containers, against the API server of a kubeconfig.
+// `sublet node`: the node agent, or simulated nodes.
 #pragma once
 
 namespace sublet::cli {
-
 int RunNodeCommand(int argc, char** argv);
-
 }  // namespace sublet::cli

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -47,6 +48,48 @@ std::uint64_t Fnv(std::string_view text) {
     hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
   }
   return hash;
+}
+
+// One engine may serve several agents (tests): each knows its own containers by this.
+std::string InstanceOf(const NodeOptions& options) {
+  char id[32];
+  std::snprintf(id, sizeof(id), "-%08llx",
+                static_cast<unsigned long long>(Fnv(options.root_directory) & 0xffffffff));
+  return (options.node_name.empty() ? DefaultNodeName() : options.node_name) + id;
+}
+
+// Removes all containers of the agent, several at once.
+Result<void> RemoveContainers(ContainerEngine& engine, const std::string& instance) {
+  SUBLET_TRY(const auto list, engine.List(kLabelNode, instance));
+  // Members first: a sandbox cannot go before them on every engine.
+  std::vector<std::string> ids;
+  for (const bool sandboxes : {false, true}) {
+    for (const ContainerSummary& summary : list) {
+      const auto kind = summary.labels.find(kLabelKind);
+      if ((kind != summary.labels.end() && kind->second == "sandbox") == sandboxes) {
+        ids.push_back(summary.id);
+      }
+    }
+  }
+  std::atomic<std::size_t> next{0};
+  Mutex mutex;
+  Result<void> result;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      ::pthread_setname_np(::pthread_self(), "cleanup");
+      for (std::size_t at = next.fetch_add(1); at < ids.size(); at = next.fetch_add(1)) {
+        if (auto removed = engine.Remove(ids[at]); !removed.ok()) {
+          MutexLock lock(mutex);
+          result = std::move(removed);
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  return result;
 }
 
 // The parts, in the order in which they are made; the last ones end first.
@@ -91,6 +134,7 @@ class Agent {
     }
     if (informers_ != nullptr) {
       informers_->Stop();
+      network_informers_->Stop();
       dns_informers_->Stop();
     }
   }
@@ -122,10 +166,16 @@ class Agent {
   Result<void> Connect() {
     SUBLET_TRY(const client::Connection connection,
                client::FindConnection(options_.kubeconfig, options_.context));
+    authority_pem_ = connection.transport.ca_pem;
     SUBLET_TRY(auto transport, client::MakeHttpTransport(connection.transport));
-    client_ = std::make_unique<client::Client>(transport, "sublet-node/v0.1");
+    const client::Client user(transport, "sublet-node/v0.1");
+    client_ = std::make_unique<client::Client>(
+        options_.as_node ? user.As("system:node:" + options_.node_name,
+                                   {"system:nodes", "system:authenticated"})
+                         : user);
     informers_ = std::make_unique<client::InformerFactory>(*client_);
-    dns_informers_ = std::make_unique<client::InformerFactory>(*client_);
+    network_informers_ = std::make_unique<client::InformerFactory>(user);
+    dns_informers_ = std::make_unique<client::InformerFactory>(user);
     events_ = std::make_unique<client::EventRecorder>(*client_, "kubelet", options_.node_name,
                                                       SystemClock());
     statuses_ = std::make_unique<StatusManager>(*client_, 3);
@@ -137,7 +187,7 @@ class Agent {
       rules.pod_net = network_->config().pod_net;
       rules.service_net = network_->config().service_net;
       rules.gateway = network_->gateway();
-      network_state_ = std::make_unique<NetworkState>(*informers_, std::move(rules));
+      network_state_ = std::make_unique<NetworkState>(*network_informers_, std::move(rules));
     }
     if (options_.serve_dns) {
       zone_ = std::make_unique<dns::Zone>(*dns_informers_, options_.cluster_domain);
@@ -166,11 +216,7 @@ class Agent {
     exits_ = std::make_unique<ExitWatcher>();
     const MachineFacts machine = ReadMachineFacts(options_.root_directory);
     PodServicesConfig config;
-    // One engine may serve several agents (tests): each knows its own containers by this.
-    char id[32];
-    std::snprintf(id, sizeof(id), "-%08llx",
-                  static_cast<unsigned long long>(Fnv(options_.root_directory) & 0xffffffff));
-    config.instance = options_.node_name + id;
+    config.instance = InstanceOf(options_);
     config.root = options_.root_directory;
     config.runtime_name = info_.kind == EngineKind::kPodman ? "podman" : "docker";
     config.host_ips = {options_.node_ip};
@@ -219,6 +265,7 @@ class Agent {
     options.port = options_.kubelet_port;
     options.certificate_pem = pair.certificate_pem;
     options.key_pem = pair.key_pem;
+    options.client_ca_pem = authority_pem_;
     if (!options_.client_ca_file.empty()) {
       options.client_ca_pem = ReadFile(options_.client_ca_file, 1 << 20);
       if (options.client_ca_pem.empty()) {
@@ -247,6 +294,7 @@ class Agent {
     exits_->Start();
     statuses_->Start();
     informers_->Start();
+    network_informers_->Start();
     dns_informers_->Start();
     NodeFacts facts;
     facts.name = options_.node_name;
@@ -293,10 +341,12 @@ class Agent {
   const Canceller& stop_;
   EngineInfo info_;
   std::string gateway_;
+  std::string authority_pem_;
   std::unique_ptr<ContainerEngine> engine_;
   std::unique_ptr<PodNetwork> network_;
   std::unique_ptr<client::Client> client_;
   std::unique_ptr<client::InformerFactory> informers_;
+  std::unique_ptr<client::InformerFactory> network_informers_;
   std::unique_ptr<client::InformerFactory> dns_informers_;
   std::unique_ptr<client::EventRecorder> events_;
   std::unique_ptr<StatusManager> statuses_;
@@ -343,6 +393,40 @@ int RunNode(const NodeOptions& options) {
   stop.Cancel();
   starter.join();
   agent.Stop();
+  return code;
+}
+
+int CleanUpNode(const NodeOptions& options) {
+  int code = 0;
+  const auto note = [&code](const char* what, const Result<void>& result) {
+    if (!result.ok()) {
+      std::fprintf(stderr, "sublet node --cleanup: %s: %s\n", what,
+                   result.error().message().c_str());
+      code = 1;
+    }
+  };
+  auto socket = FindEngineSocket(options.engine_socket);
+  if (socket.ok()) {
+    const auto engine = OpenEngine(*socket);
+    auto removed = RemoveContainers(*engine, InstanceOf(options));
+    if (!removed.ok()) {
+      removed = RemoveContainers(*engine, InstanceOf(options));  // what waited for others
+    }
+    note("containers", removed);
+  } else {
+    note("containers", Result<void>(socket.error()));
+  }
+  auto rules = RemoveRules(options.firewall_table);
+  if (rules.ok()) {
+    rules = PassForwardPolicy(options.veth_prefix, false);
+  }
+  note("firewall rules", rules);
+  PodNetworkConfig network;
+  network.bridge = options.bridge;
+  network.veth_prefix = options.veth_prefix;
+  note("network links", PodNetwork(network).Remove());
+  UnmountBelow(options.root_directory);
+  note("files", RemoveTree(options.root_directory));
   return code;
 }
 

@@ -24,7 +24,12 @@ struct NodeOptions {
   std::string engine_socket;    // "" = found (FindEngineSocket)
   std::string node_ip;          // "" = the pod network's gateway: reachable from this machine alone
   int kubelet_port = 10250;     // on node_ip; 0 = a free one
-  std::string client_ca_file;   // PEM; certificates it signed may use the kubelet API
+  // PEM; certificates it signed may use the kubelet API. "" = the authority in the kubeconfig, which
+  // signs both the API server's and the clients' certificates in the usual clusters.
+  std::string client_ca_file;
+  // Act as system:node:NAME (impersonation by the kubeconfig's user): a node's rights, checked by the
+  // API server. Services, slices, policies and all pods are still followed as the kubeconfig's user.
+  bool as_node = false;
   std::string pod_cidr = "10.244.0.0/24";
   std::string service_cidr = "10.96.0.0/16";
   std::string bridge = "sublet0";
@@ -44,5 +49,9 @@ struct NodeOptions {
 // Runs until SIGTERM or SIGINT; pods go on without the agent. Blocks both signals for all threads it
 // starts. Exit codes: 0 stopped, 1 could not start (said on standard error).
 int RunNode(const NodeOptions& options);
+
+// Removes what an agent with these options left: containers, links, firewall rules, mounts, files.
+// Exit codes: 0 nothing is left, 1 something stayed (said on standard error).
+int CleanUpNode(const NodeOptions& options);
 
 }  // namespace sublet::node

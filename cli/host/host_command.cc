@@ -94,9 +94,7 @@ std::vector<std::string> NodeCommand(const HostState& state, bool cleanup) {
                                       std::string("--pod-net=") + kPodNet,
                                       std::string("--service-net=") + kServiceNet,
                                       "--cdi-dir=" + HostDirectory() + "/cdi"};
-  if (cleanup) {
-    command.push_back("--cleanup");
-  }
+  command.push_back(cleanup ? "--cleanup" : "--as-node");
   return command;
 }
 

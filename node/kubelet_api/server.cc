@@ -33,6 +33,8 @@ KubeletServer::KubeletServer(KubeletServerOptions options, PodManager& pods,
       access_(access),
       clock_(clock) {}
 
+KubeletServer::~KubeletServer() { Stop(); }
+
 Result<void> KubeletServer::Start() {
   SUBLET_TRY(tls_, TlsContext::Make(options_.certificate_pem, options_.key_pem,
                                     options_.client_ca_pem));

@@ -37,7 +37,7 @@ class KubeletServer {
  public:
   KubeletServer(KubeletServerOptions options, PodManager& pods, ContainerEngine& engine,
                 PodNetwork& network, Access& access, const Clock& clock);
-  ~KubeletServer() { Stop(); }
+  ~KubeletServer();
   KubeletServer(const KubeletServer&) = delete;
   KubeletServer& operator=(const KubeletServer&) = delete;
 

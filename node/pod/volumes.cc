@@ -75,6 +75,8 @@ bool IsMounted(const std::string& path) {
   return std::find(mounts.begin(), mounts.end(), path) != mounts.end();
 }
 
+}  // namespace
+
 void UnmountBelow(const std::string& prefix) {
   for (const std::string& path : MountsBelow(prefix)) {
     if (::umount2(path.c_str(), MNT_DETACH) != 0) {
@@ -82,8 +84,6 @@ void UnmountBelow(const std::string& prefix) {
     }
   }
 }
-
-}  // namespace
 
 std::string Volumes::PodFolder(const std::string& pod_uid) const {
   return config_.root + "/pods/" + pod_uid;

@@ -53,6 +53,9 @@ struct VolumesConfig {
   std::string root;  // absolute
 };
 
+// Unmounts everything at or below `prefix`, deepest first; says in the log what cannot be.
+void UnmountBelow(const std::string& prefix);
+
 class Volumes {
  public:
   Volumes(VolumesConfig config, VolumeSource& source, const Clock& clock)
