@@ -105,12 +105,10 @@ void AddSubresources(const Json& version, kube::Kind& kind, CustomStrategyData& 
 
 std::shared_ptr<kube::Kind> MakeKind(const Json& definition, const Json& version) {
   auto kind = std::make_shared<kube::Kind>();
-  const Json names = [&] {
-    const Json* accepted = kube::Find(definition, {"status", "acceptedNames"});
-    const Json* wanted = kube::Find(definition, {"spec", "names"});
-    return accepted != nullptr && !kube::FindString(*accepted, {"plural"}).empty() ? *accepted
-                                                                                  : *wanted;
-  }();
+  const Json* accepted = kube::Find(definition, {"status", "acceptedNames"});
+  const Json& names = accepted != nullptr && !kube::FindString(*accepted, {"plural"}).empty()
+                          ? *accepted
+                          : *kube::Find(definition, {"spec", "names"});
   const std::string group(kube::FindString(definition, {"spec", "group"}));
   kind->gvk = {group, std::string(kube::FindString(version, {"name"})),
                std::string(kube::FindString(names, {"kind"}))};

@@ -207,7 +207,7 @@ void DefinitionController::Remove(const std::string& name) {
 }
 
 void DefinitionController::Handle(const storage::ValuePtr& value) {
-  const Json definition = ParseStored(*value);
+  Json definition = ParseStored(*value);
   const std::string name(kube::NameOf(definition));
   if (kube::IsDeleting(definition)) {
     terminating_.insert(name);
@@ -218,14 +218,14 @@ void DefinitionController::Handle(const storage::ValuePtr& value) {
     return;
   }
   Json status = DesiredStatus(definition);
-  Json shown = definition;
-  shown["status"] = status;
-  if (kube::IsConditionTrue(shown, "NamesAccepted") && !Install(shown)) {
+  const Json* old = kube::Find(definition, {"status"});
+  const bool changed = old == nullptr || *old != status;
+  definition["status"] = std::move(status);
+  if (kube::IsConditionTrue(definition, "NamesAccepted") && !Install(definition)) {
     return;
   }
-  const Json* old = kube::Find(definition, {"status"});
-  if (old == nullptr || *old != status) {
-    WriteStatus(definition, std::move(status));
+  if (changed) {
+    WriteStatus(definition);
   }
 }
 
@@ -309,7 +309,9 @@ std::string DefinitionController::NameConflict(const Json& definition,
 
 Json DefinitionController::DesiredStatus(const Json& definition) const {
   const std::string now = kube::FormatTime(context_->clock->Now());
-  Json copy = definition;
+  // Without the schemas: they are what is large.
+  const Json* old = kube::Find(definition, {"status"});
+  Json copy = {{"status", old != nullptr ? *old : Json::object()}};
   if (Json* conditions = kube::Find(copy, {"status", "conditions"});
       conditions != nullptr && conditions->is_null()) {
     *conditions = Json::array();
@@ -349,15 +351,15 @@ Json DefinitionController::DesiredStatus(const Json& definition) const {
   return copy["status"];
 }
 
-// Stores another status. A lost race needs no retry: the write that won comes as an event.
-void DefinitionController::WriteStatus(Json definition, Json status) {
+// Stores the definition with its new status. A lost race needs no retry: the write that won comes as
+// an event.
+void DefinitionController::WriteStatus(const Json& definition) {
   const std::string key = prefix_ + std::string(kube::NameOf(definition));
   const auto record = context_->store->Get(key);
-  if (!record || kube::ResourceVersionOf(definition) !=
-                     kube::ResourceVersionOf(ParseStored(*record->value))) {
+  if (!record ||
+      kube::ResourceVersionOf(definition) != std::to_string(record->mod_revision)) {
     return;
   }
-  definition["status"] = std::move(status);
   const CatalogPtr catalog = context_->catalog->Get();
   const Resource* resource =
       catalog->Find("apiextensions.k8s.io", "v1", "customresourcedefinitions");

@@ -11,6 +11,7 @@
 
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <thread>
@@ -48,7 +49,7 @@ class DefinitionController {
   bool Install(const kube::Json& definition);
   kube::Json DesiredStatus(const kube::Json& definition) const;
   std::string NameConflict(const kube::Json& definition, std::string* reason) const;
-  void WriteStatus(kube::Json definition, kube::Json status);
+  void WriteStatus(const kube::Json& definition);
   bool DeleteInstances(const kube::Json& definition);
   void FinishDeletion(const std::string& name);
 

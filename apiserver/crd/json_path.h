@@ -17,7 +17,7 @@ namespace sublet::apiserver {
 class JsonPath {
  public:
   // `text` with its leading dot, without braces. Errors: BadRequest. Bytes from outside: see
-  // json_path_fuzz.cc.
+  // handlers/request_fuzz.cc.
   static Result<JsonPath> Parse(std::string_view text);
 
   // The values it finds, in order; valid while `value` lives.

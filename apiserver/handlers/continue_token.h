@@ -17,7 +17,7 @@ struct ContinueToken {
 };
 
 std::string EncodeContinue(const ContinueToken& token);
-// Errors: BadRequest "invalid continue token: ...". Bytes from outside: see continue_token_fuzz.cc.
+// Errors: BadRequest "invalid continue token: ...". Bytes from outside: see request_fuzz.cc.
 Result<ContinueToken> DecodeContinue(std::string_view text);
 
 }  // namespace sublet::apiserver
