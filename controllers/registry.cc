@@ -13,6 +13,7 @@
 #include "controllers/job_controller.h"
 #include "controllers/namespace_contents.h"
 #include "controllers/namespace_controller.h"
+#include "controllers/node_lifecycle_controller.h"
 #include "controllers/node_usage_controller.h"
 #include "controllers/replica_set_controller.h"
 #include "controllers/stateful_set_controller.h"
@@ -34,6 +35,7 @@ const std::vector<ControllerEntry>& AllControllers() {
       {"job", Runs::kEverywhere, MakeJobController},
       {"ttl-after-finished", Runs::kEverywhere, MakeTtlAfterFinishedController},
       {"cronjob", Runs::kEverywhere, MakeCronJobController},
+      {"node-lifecycle", Runs::kEverywhere, MakeNodeLifecycleController},
       {"node-usage", Runs::kHostOnly, MakeNodeUsageController},
       {"persistentvolume-binder", Runs::kHostOnly, MakeVolumeBinder},
       {"persistentvolumeclaim-protection", Runs::kEverywhere, MakeClaimProtection},

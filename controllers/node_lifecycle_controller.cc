@@ -1,0 +1,171 @@
+#include "controllers/node_lifecycle_controller.h"
+
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "controllers/pod_control.h"
+#include "kube/object.h"
+#include "kube/timestamp.h"
+
+namespace sublet::controllers {
+namespace {
+
+using client::ObjectPtr;
+using client::Outcome;
+using kube::Json;
+
+constexpr std::string_view kLeaseNamespace = "kube-node-lease";
+
+struct ConditionTaint {
+  std::string_view condition;
+  std::string_view status;
+  std::string_view key;
+  std::string_view effect;
+};
+constexpr std::array<ConditionTaint, 8> kTaints = {{
+    {"Ready", "False", "node.kubernetes.io/not-ready", "NoSchedule"},
+    {"Ready", "False", "node.kubernetes.io/not-ready", "NoExecute"},
+    {"Ready", "Unknown", "node.kubernetes.io/unreachable", "NoSchedule"},
+    {"Ready", "Unknown", "node.kubernetes.io/unreachable", "NoExecute"},
+    {"MemoryPressure", "True", "node.kubernetes.io/memory-pressure", "NoSchedule"},
+    {"DiskPressure", "True", "node.kubernetes.io/disk-pressure", "NoSchedule"},
+    {"PIDPressure", "True", "node.kubernetes.io/pid-pressure", "NoSchedule"},
+    {"NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable", "NoSchedule"},
+}};
+
+bool IsOurs(std::string_view key) {
+  for (const ConditionTaint& row : kTaints) {
+    if (row.key == key) {
+      return true;
+    }
+  }
+  return key == "node.kubernetes.io/unschedulable";
+}
+
+class NodeLifecycleController final : public Controller {
+ public:
+  explicit NodeLifecycleController(const Context& context)
+      : clock_(context.clock),
+        grace_(context.settings.node_grace),
+        nodes_(context, kNodes),
+        leases_(context, kLeases),
+        queue_(context.manager.Add(
+            {.name = "node-lifecycle",
+             .reconcile = [this](const kube::ObjectKey& key) { return Reconcile(key); },
+             .needs = {&nodes_.informer(), &leases_.informer()}})) {
+    RouteSelf(nodes_, queue_);
+  }
+
+ private:
+  Result<Outcome> Reconcile(const kube::ObjectKey& key) {
+    const ObjectPtr cached = nodes_.Find(key);
+    if (cached == nullptr || cached->deleting()) {
+      return Outcome::Done();
+    }
+    SUBLET_TRY(Json node, cached->Parse());
+    SUBLET_TRY(const auto left, LeaseLeft(key.name));
+    if (left && left->count() <= 0) {
+      SUBLET_RETURN_IF_ERROR(MarkUnknown(node));
+    }
+    SUBLET_RETURN_IF_ERROR(WriteTaints(key, node));
+    // Looked at again when the lease would run out; a renewed one then only moves that moment.
+    return left && left->count() > 0 ? Outcome::After(*left) : Outcome::Done();
+  }
+
+  // Time until the node's lease runs out; nullopt when it keeps none (mirrored or hand-made nodes).
+  Result<std::optional<std::chrono::nanoseconds>> LeaseLeft(const std::string& node) {
+    const ObjectPtr lease = leases_.Find({std::string(kLeaseNamespace), node});
+    if (lease == nullptr) {
+      return std::optional<std::chrono::nanoseconds>();
+    }
+    SUBLET_TRY(const Json object, lease->Parse());
+    const auto renewed = kube::FindTime(kube::FindString(object, {"spec", "renewTime"}));
+    if (!renewed) {
+      return std::optional<std::chrono::nanoseconds>();
+    }
+    return std::optional<std::chrono::nanoseconds>(*renewed + grace_ - clock_.Now());
+  }
+
+  Result<void> MarkUnknown(Json& node) {
+    const Json* ready = kube::FindCondition(node, "Ready");
+    if (ready != nullptr && kube::FindString(*ready, {"status"}) == "Unknown") {
+      return Ok();
+    }
+    kube::SetCondition(&node,
+                       {"Ready", "Unknown", "NodeStatusUnknown",
+                        "Kubelet stopped posting node status.", 0},
+                       kube::FormatTime(clock_.Now()));
+    auto written = nodes_.UpdateStatus(node);
+    if (!written.ok()) {
+      return std::move(written).error();
+    }
+    node = std::move(*written);
+    return Ok();
+  }
+
+  Result<void> WriteTaints(const kube::ObjectKey& key, const Json& node) {
+    Json wanted = Json::array();
+    const Json* have = kube::Find(node, {"spec", "taints"});
+    const Json now = have != nullptr && have->is_array() ? *have : Json::array();
+    for (const Json& taint : now) {
+      if (!IsOurs(kube::FindString(taint, {"key"}))) {
+        wanted.push_back(taint);
+      }
+    }
+    for (Json taint : TaintsByCondition(node)) {
+      // A taint that stands keeps the moment it was added.
+      for (const Json& old : now) {
+        if (old.value("key", "") == taint["key"] && old.value("effect", "") == taint["effect"]) {
+          taint = old;
+        }
+      }
+      if (taint["effect"] == "NoExecute" && !taint.contains("timeAdded")) {
+        taint["timeAdded"] = kube::FormatTime(clock_.Now());
+      }
+      wanted.push_back(std::move(taint));
+    }
+    if (wanted == now) {
+      return Ok();
+    }
+    auto written = nodes_.Patch(key, client::PatchType::kMerge,
+                                {{"metadata", {{"resourceVersion", kube::ResourceVersionOf(node)}}},
+                                 {"spec", {{"taints", std::move(wanted)}}}});
+    if (!written.ok()) {
+      return std::move(written).error();
+    }
+    return Ok();
+  }
+
+  const Clock& clock_;
+  const std::chrono::seconds grace_;
+  Collection nodes_;
+  Collection leases_;
+  client::WorkQueue& queue_;
+};
+
+}  // namespace
+
+Json TaintsByCondition(const Json& node) {
+  Json taints = Json::array();
+  for (const ConditionTaint& row : kTaints) {
+    const Json* condition = kube::FindCondition(node, row.condition);
+    std::string_view status =
+        condition == nullptr ? "" : kube::FindString(*condition, {"status"});
+    if (condition == nullptr && row.condition == "Ready") {
+      status = "False";  // a node that has not reported yet takes no pods
+    }
+    if (status == row.status) {
+      taints.push_back({{"key", row.key}, {"effect", row.effect}});
+    }
+  }
+  if (kube::FindBool(node, {"spec", "unschedulable"})) {
+    taints.push_back({{"key", "node.kubernetes.io/unschedulable"}, {"effect", "NoSchedule"}});
+  }
+  return taints;
+}
+
+std::unique_ptr<Controller> MakeNodeLifecycleController(const Context& context) {
+  return std::make_unique<NodeLifecycleController>(context);
+}
+
+}  // namespace sublet::controllers
