@@ -1,5 +1,6 @@
 #include "cli/tenant/image.h"
 
+#include <link.h>
 #include <openssl/sha.h>
 #include <unistd.h>
 
@@ -37,16 +38,18 @@ Result<std::string> ReadBinary(const std::string& path) {
   return bytes.str();
 }
 
-// The shared objects this process runs with: glibc and its loader, nothing else.
-std::set<std::string> MappedLibraries() {
+// The shared objects this process runs with, by the names the loader knows them under: glibc and its
+// loader, nothing else in a release build.
+std::set<std::string> LoadedLibraries() {
   std::set<std::string> paths;
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);) {
-    const auto slash = line.find('/');
-    if (slash != std::string::npos && line.find(".so", slash) != std::string::npos) {
-      paths.insert(line.substr(slash));
-    }
-  }
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* out) {
+        if (info->dlpi_name != nullptr && info->dlpi_name[0] == '/') {
+          static_cast<std::set<std::string>*>(out)->insert(info->dlpi_name);
+        }
+        return 0;
+      },
+      &paths);
   return paths;
 }
 
@@ -67,18 +70,9 @@ Result<node::ImageRecipe> Recipe() {
   node::ImageRecipe recipe;
   recipe.tags = {"localhost/sublet:" + HashOf(program)};
   recipe.files.push_back({"sublet", std::move(program), 0755, ""});
-  for (const std::string& library : MappedLibraries()) {
+  for (const std::string& library : LoadedLibraries()) {
     SUBLET_TRY(std::string bytes, ReadBinary(library));
     recipe.files.push_back({library.substr(1), std::move(bytes), 0755, ""});
-  }
-  // The loader is asked for by this path whatever its real place is.
-  recipe.files.push_back({"lib64/ld-linux-x86-64.so.2", "", 0777,
-                          "/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"});
-  for (auto& file : recipe.files) {
-    // /lib is a link to /usr/lib on Debian; programs are linked against /lib.
-    if (file.path.starts_with("usr/lib/x86_64-linux-gnu/")) {
-      file.path = file.path.substr(4);
-    }
   }
   auto busybox = ReadBinary(kBusybox);
   if (!busybox.ok()) {
