@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 
@@ -28,6 +29,7 @@
 #include "server/bootstrap.h"
 #include "server/control_plane.h"
 #include "server/identity_endpoints.h"
+#include "server/own_endpoints.h"
 #include "server/parts.h"
 
 namespace sublet::server {
@@ -120,6 +122,7 @@ class Wiring final : public ControlPlane {
   void AddRoutes();
   Result<void> OpenListenerAndServe();
   Result<void> WriteKubeconfig() const;
+  void PublishEndpoints(const BootstrapFacts& facts);
   void ArmRenewal();
   void RenewCertificates();
   TlsMaterial Tls() const;
@@ -372,10 +375,29 @@ Result<void> Wiring::Open() {
   if (pod_listener_) {
     pod_listener_->Start();
   }
+  PublishEndpoints(facts);
   SUBLET_RETURN_IF_ERROR(WriteKubeconfig());
   parts_->Start();
   ArmRenewal();
   return {};
+}
+
+void Wiring::PublishEndpoints(const BootstrapFacts& facts) {
+  // In a pod the API is reached at the pod's address; on every address, at this machine's loopback.
+  const char* pod_ip = std::getenv("POD_IP");
+  std::string ip = facts.endpoint_ip;
+  if (IsAnyAddress(ip)) {
+    ip = pod_ip != nullptr && *pod_ip != '\0' ? pod_ip : "127.0.0.1";
+  }
+  // The API refuses loopback addresses in endpoints: a server that only this machine reaches has none.
+  if (ip.starts_with("127.") || ip == "::1") {
+    return;
+  }
+  const client::Client client(Loopback("system:apiserver"), "kube-apiserver/sublet");
+  if (const auto published = PublishOwnEndpoints(client, ip, facts.endpoint_port);
+      !published.ok()) {
+    log::Warn("cannot publish the endpoints of Service kubernetes", {{"error", published.error()}});
+  }
 }
 
 void Wiring::ArmRenewal() {
