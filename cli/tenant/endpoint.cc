@@ -1,5 +1,5 @@
 // `sublet endpoint CONTEXT` (hidden): listens on the connected tenant's port of 127.0.0.1 and carries
-// bytes to the tenant, straight to its Service address on the embedded host, by the host's
+// bytes to the tenant, straight to its pod on the embedded host, by the host's
 // port-forward elsewhere. Each connection is dialled anew, so a restarted tenant pod costs nothing.
 // Threads: the accept loop, and one (direct) or two (port-forward) per connection, at most
 // kConnectionsMax connections; one more is closed at once.
@@ -163,7 +163,7 @@ class Endpoint {
   void Serve(int fd) {
     const Descriptor user(fd);
     if (host_.embedded) {
-      const Descriptor tenant(DialService());
+      const Descriptor tenant(DialTenant());
       if (tenant.get() >= 0) {
         Relay(user.get(), tenant.get());
       }
@@ -172,12 +172,12 @@ class Endpoint {
     Forward(user.get());
   }
 
-  int DialService() {
-    auto service = host_.client.Get(
-        {{"", "v1", "services"}, state_.host_namespace, state_.tenant, ""});
-    return service.ok()
-               ? Dial(std::string(kube::FindString(*service, {"spec", "clusterIP"})), 443)
-               : -1;
+  // Straight to the tenant's pod: this machine routes to its own pods.
+  int DialTenant() {
+    auto pod = host_.client.Get(
+        {{"", "v1", "pods"}, state_.host_namespace, state_.tenant + "-0", ""});
+    return pod.ok() ? Dial(std::string(kube::FindString(*pod, {"status", "podIP"})), kTenantPort)
+                    : -1;
   }
 
   // One WebSocket per connection: channel 0 carries the bytes, channel 1 errors; the first message of
