@@ -50,6 +50,7 @@ struct Call {
   const Resource* resource = nullptr;
   const kube::Subresource* subresource = nullptr;  // null: the main resource
   OutputForm form;
+  std::size_t request_warnings = 0;  // collected before the verb began
   bool on_pool = false;  // runs on the request pool: may wait
 
   const std::string& namespace_name() const { return request->info.namespace_name; }
@@ -62,6 +63,8 @@ struct Call {
   const StoredType& type() const { return *resource->type; }
   std::string Key() const { return type().Key(namespace_name(), name()); }
   void Warn(std::string text) { request->warnings.push_back(std::move(text)); }
+  // Another attempt: its warnings come again, those of the request itself stay.
+  void ResetWarnings() { request->warnings.resize(request_warnings); }
 };
 // Shared, because it travels in callbacks that std::function copies; there is one owner at a time.
 using CallPtr = std::shared_ptr<Call>;

@@ -132,9 +132,14 @@ void ApiHandler::HandleResource(CallPtr call) {
   if (!resource->deprecation_warning.empty()) {
     call->Warn(resource->deprecation_warning);
   }
+  call->request_warnings = call->request->warnings.size();
   const auto handler = context_->extensions.find(extension);
   if (!IsConnect(info.subresource)) {
-    auto form = NegotiateOutput(*call->request, resource->kind->has_metadata);
+    auto form = NegotiateOutput(
+        *call->request,
+        {.allows_table = resource->kind->has_metadata,
+         .is_custom = resource->kind->is_custom,
+         .is_collection = info.verb == "list" || info.verb == "watch"});
     if (!form.ok()) {
       return SendError(*call, form.error());
     }

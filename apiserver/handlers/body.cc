@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "apiserver/handlers/field_order.h"
 #include "kube/field_error.h"
 #include "kube/protobuf.h"
 #include "kube/typed.h"
@@ -18,29 +19,45 @@ Status CannotHandle(const kube::GroupVersionKind& actual, std::string_view expec
                     " cannot be handled as a " + std::string(expected) + ": " + std::string(why));
 }
 
-// The start of a body, as Kubernetes shows it for what it cannot recognise.
+// The start of a body, as Kubernetes shows what it cannot recognise.
 std::string Summary(std::string_view body) {
   constexpr std::size_t kBytesMax = 30;
-  bool binary = false;
-  for (const char c : body.substr(0, kBytesMax)) {
-    binary = binary || static_cast<unsigned char>(c) >= 0x80 || c == 0;
+  if (body.empty()) {
+    return "<empty>";
   }
+  const std::string_view start = body.substr(0, kBytesMax);
   std::string shown;
-  if (body.size() > kBytesMax) {
-    shown = std::string(body.substr(0, kBytesMax)) + " ...";
+  if (body.front() == '{') {
+    shown = start;
   } else {
-    shown = std::string(body);
+    constexpr char kHex[] = "0123456789abcdef";
+    for (const char c : start) {
+      shown += kHex[static_cast<unsigned char>(c) >> 4];
+      shown += kHex[static_cast<unsigned char>(c) & 15];
+    }
   }
-  if (!binary) {
-    return shown;
+  if (body.size() > kBytesMax) {
+    shown.append(" ...");
   }
-  std::string hex;
-  for (const char c : body.substr(0, kBytesMax)) {
-    char text[8];
-    std::snprintf(text, sizeof(text), "%02x", static_cast<unsigned char>(c));
-    hex += text;
+  return shown;
+}
+
+// A body whose type could not even be read.
+Status Unrecognized(const Call& call, const kube::Kind* expected, std::string_view why) {
+  if (expected == nullptr) {
+    return BadRequest("couldn't get version/kind; json parse error: " + std::string(why));
   }
-  return hex;
+  return BadRequest("the object provided is unrecognized (must be of type " +
+                    expected->gvk.kind + "): couldn't get version/kind; json parse error: " +
+                    std::string(why) + " (" + Summary(call.request->body) + ")");
+}
+
+// The package that Go prints for a kind's internal type: "core.ConfigMap", "rbac.Role".
+std::string InternalPackage(const kube::GroupVersionKind& kind) {
+  if (kind.group.empty() || kind.group == "events.k8s.io") {
+    return "core";
+  }
+  return kind.group.substr(0, kind.group.find('.'));
 }
 
 // Fills apiVersion and kind that the body left out, and refuses others.
@@ -75,20 +92,25 @@ Result<void> CheckType(const Call& call, const BodyTarget& target, kube::Json& t
   if (!kind.empty()) {
     actual.kind = kind;
   }
-  if (actual.kind != expected.kind) {
-    if (call.catalog->FindKind(actual.group, actual.version, actual.kind) != nullptr) {
+  const bool same_kind = actual.kind == expected.kind;
+  if (actual != expected) {
+    const bool known =
+        call.catalog->FindKind(actual.group, actual.version, actual.kind) != nullptr;
+    if (known && !same_kind) {
       return CannotHandle(actual, expected.kind,
                           "converting (" + actual.version + "." + actual.kind + ") to (" +
-                              expected.version + "." + expected.kind + "): unknown conversion");
+                              InternalPackage(expected) + "." + expected.kind +
+                              "): unknown conversion");
+    }
+    if (known || target.needs_type) {
+      return BadRequest("the API version in the data (" + actual.ApiVersion() +
+                        ") does not match the expected API version (" + expected.ApiVersion() +
+                        ")");
     }
     return CannotHandle(actual, expected.kind,
                         "no kind " + Quoted(actual.kind) + " is registered for version " +
                             Quoted(actual.ApiVersion()) +
                             " in scheme \"pkg/api/legacyscheme/scheme.go:30\"");
-  }
-  if (actual.ApiVersion() != expected.ApiVersion()) {
-    return BadRequest("the API version in the data (" + actual.ApiVersion() +
-                      ") does not match the expected API version (" + expected.ApiVersion() + ")");
   }
   tree["apiVersion"] = expected.ApiVersion();
   tree["kind"] = expected.kind;
@@ -97,7 +119,7 @@ Result<void> CheckType(const Call& call, const BodyTarget& target, kube::Json& t
 
 }  // namespace
 
-Result<RawBody> ParseBody(const Call& call, bool find_duplicates) {
+Result<RawBody> ParseBody(const Call& call, bool find_duplicates, const kube::Kind* expected) {
   const bool allows_protobuf = call.resource == nullptr || !call.kind().is_custom;
   SUBLET_TRY(const MediaType media, NegotiateInput(*call.request, allows_protobuf));
   const std::string& body = call.request->body;
@@ -110,8 +132,7 @@ Result<RawBody> ParseBody(const Call& call, bool find_duplicates) {
     case MediaType::kYaml: {
       auto tree = kube::ParseYaml(body);
       if (!tree.ok()) {
-        return BadRequest("couldn't get version/kind; json parse error: " +
-                          tree.error().message());
+        return Unrecognized(call, expected, tree.error().message());
       }
       raw.tree = std::move(*tree);
       break;
@@ -123,38 +144,39 @@ Result<RawBody> ParseBody(const Call& call, bool find_duplicates) {
         if (!tree.error().Is(Reason::kBadRequest)) {
           return std::move(tree).error();
         }
-        return BadRequest("couldn't get version/kind; json parse error: " +
-                          tree.error().message());
+        return Unrecognized(call, expected, tree.error().message());
       }
       raw.tree = std::move(*tree);
       break;
     }
   }
   if (!raw.tree.is_object()) {
-    return BadRequest("couldn't get version/kind; json parse error: json: cannot unmarshal " +
-                      std::string(raw.tree.is_array()    ? "array"
-                                  : raw.tree.is_string() ? "string"
-                                  : raw.tree.is_number() ? "number"
-                                                         : "value") +
-                      " into Go value of type struct { APIVersion string \"json:\\\"apiVersion,"
-                      "omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }");
+    return Unrecognized(
+        call, expected,
+        "json: cannot unmarshal " +
+            std::string(raw.tree.is_array()    ? "array"
+                        : raw.tree.is_string() ? "string"
+                        : raw.tree.is_number() ? "number"
+                                               : "bool") +
+            " into Go value of type struct { APIVersion string \"json:\\\"apiVersion,"
+            "omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }");
   }
   return raw;
 }
 
 Result<void> DecodeTree(Call& call, const kube::Kind& kind, FieldValidation validation,
-                        std::vector<std::string> duplicates, kube::Json& tree, bool is_patch) {
+                        std::vector<std::string> duplicates, kube::Json& tree, bool is_patch,
+                        std::string patched_text) {
   std::vector<std::string> problems;
-  std::string patched_text;
   const auto refuse = [&](std::string_view why) -> Status {
     if (!is_patch) {
       return CannotHandle(kind.gvk, kind.gvk.kind, why);
     }
     return Invalid("", "", "",
                    {{"FieldValueInvalid",
-                     "Invalid value: " + Quoted(patched_text) + ": " + std::string(why), "patch"}});
+                     "Invalid value: " + kube::GoQuote(patched_text) + ": " + std::string(why), "patch"}});
   };
-  if (is_patch && validation == FieldValidation::kStrict) {
+  if (is_patch && patched_text.empty() && validation == FieldValidation::kStrict) {
     patched_text = kube::Dump(tree);
   }
   if (auto decoded = kube::NormalizeTyped(kind.type, &tree, &problems); !decoded.ok()) {
@@ -166,6 +188,7 @@ Result<void> DecodeTree(Call& call, const kube::Kind& kind, FieldValidation vali
   for (const auto& field : duplicates) {
     problems.push_back("duplicate field " + Quoted(field));
   }
+  SortByPosition(call.request->body, &problems);
   if (!problems.empty() && validation == FieldValidation::kStrict) {
     return refuse("strict decoding error: " + kube::Join(problems, ", "));
   }
@@ -179,7 +202,7 @@ Result<void> DecodeTree(Call& call, const kube::Kind& kind, FieldValidation vali
 }
 
 Result<kube::Json> DecodeBody(Call& call, const BodyTarget& target, FieldValidation validation) {
-  SUBLET_TRY(RawBody raw, ParseBody(call, validation != FieldValidation::kIgnore));
+  SUBLET_TRY(RawBody raw, ParseBody(call, validation != FieldValidation::kIgnore, target.kind));
   SUBLET_RETURN_IF_ERROR(CheckType(call, target, raw.tree));
   SUBLET_RETURN_IF_ERROR(DecodeTree(call, *target.kind, validation,
                                     std::move(raw.duplicate_fields), raw.tree, false));

@@ -20,9 +20,10 @@ struct RawBody {
   std::vector<std::string> duplicate_fields;  // only looked for when asked
 };
 
-// Bytes to a tree. `kind` names the expected message of protobuf bodies without type.
+// Bytes to a tree. `expected` is named in the error of a body that is no JSON at all.
 // Errors: UnsupportedMediaType, BadRequest (malformed), RequestEntityTooLarge.
-Result<RawBody> ParseBody(const Call& call, bool find_duplicates);
+Result<RawBody> ParseBody(const Call& call, bool find_duplicates,
+                          const kube::Kind* expected = nullptr);
 
 // What a body must be.
 struct BodyTarget {
@@ -35,8 +36,10 @@ struct BodyTarget {
 Result<kube::Json> DecodeBody(Call& call, const BodyTarget& target, FieldValidation validation);
 
 // The second half, for trees that come from elsewhere (patched objects). `context` is "" or "patch":
-// for patches problems are answered 422 on the field "patch".
+// for patches problems are answered 422 on the field "patch", whose value is shown as `patched_text`
+// ("" = the JSON of `tree`).
 Result<void> DecodeTree(Call& call, const kube::Kind& kind, FieldValidation validation,
-                        std::vector<std::string> duplicates, kube::Json& tree, bool is_patch);
+                        std::vector<std::string> duplicates, kube::Json& tree, bool is_patch,
+                        std::string patched_text = "");
 
 }  // namespace sublet::apiserver

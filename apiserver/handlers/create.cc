@@ -88,7 +88,7 @@ void FinishCreate(const CreateCommit& commit, Result<storage::TxnResult> result)
 }
 
 void RunCreate(const CallPtr& call, const WriteOptions& options, int attempt) {
-  call->request->warnings.clear();
+  call->ResetWarnings();
   const BodyTarget target{.kind = &call->kind(), .needs_type = call->kind().is_custom};
   auto object = DecodeBody(*call, target, options.validation);
   if (!object.ok()) {

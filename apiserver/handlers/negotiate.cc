@@ -113,6 +113,8 @@ bool TakeClause(const AcceptClause& clause, MediaType media, bool allows_table, 
 constexpr std::string_view kMediaTypes =
     "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
+constexpr std::string_view kCustomMediaTypes = "application/json, application/yaml";
+
 bool NegotiateClauses(std::string_view header, bool allows_table, OutputForm& form) {
   if (Trim(header).empty()) {
     return true;
@@ -171,6 +173,22 @@ std::vector<AcceptClause> ParseAccept(std::string_view header) {
   return clauses;
 }
 
+namespace {
+
+// A client that names no type of ours at all is refused by the route, in its own words.
+bool NamesKnownType(std::string_view header) {
+  for (const auto& clause : ParseAccept(header)) {
+    const bool known = clause.type == "application" &&
+                       (clause.subtype == "yaml" || clause.subtype == "vnd.kubernetes.protobuf");
+    if (clause.IsJson() || known) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
 std::string OutputForm::ContentType() const {
   return media == MediaType::kYaml ? "application/yaml" : "application/json";
 }
@@ -179,11 +197,21 @@ std::string MediaTypeOf(std::string_view header) {
   return Lower(Trim(header.substr(0, header.find(';'))));
 }
 
-Result<OutputForm> NegotiateOutput(const Request& request, bool allows_table) {
+Result<OutputForm> NegotiateOutput(const Request& request, const OutputRules& rules) {
   OutputForm form;
-  if (!NegotiateClauses(request.Header("accept"), allows_table, form)) {
+  const auto accept = request.Header("accept");
+  if (!NegotiateClauses(accept, rules.allows_table, form)) {
+    if (!rules.is_custom && !NamesKnownType(accept)) {
+      std::string text = "406: Not Acceptable\n\nAvailable representations: " +
+                         std::string(kMediaTypes);
+      if (rules.is_collection) {
+        text += ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+      }
+      return Status(Reason::kNotAcceptable, std::move(text)).With({});
+    }
     return Status(Reason::kNotAcceptable,
-                  "only the following media types are accepted: " + std::string(kMediaTypes));
+                  "only the following media types are accepted: " +
+                      std::string(rules.is_custom ? kCustomMediaTypes : kMediaTypes));
   }
   form.pretty = form.pretty || WantsPretty(request);
   if (form.as == OutputForm::As::kTable) {
@@ -217,7 +245,7 @@ Result<MediaType> NegotiateInput(const Request& request, bool allows_protobuf) {
   return Status(Reason::kUnsupportedMediaType,
                 "the body of the request was in an unknown format - accepted media types include: " +
                     std::string(allows_protobuf ? kMediaTypes
-                                                : "application/json, application/yaml"));
+                                                : kCustomMediaTypes));
 }
 
 }  // namespace sublet::apiserver

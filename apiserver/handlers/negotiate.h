@@ -33,9 +33,13 @@ struct OutputForm {
   std::string ContentType() const;
 };
 
-// `allows_table` is false for kinds that have no rows (reviews). Errors: NotAcceptable, Invalid
-// (TableOptions).
-Result<OutputForm> NegotiateOutput(const Request& request, bool allows_table);
+struct OutputRules {
+  bool allows_table = true;    // false for kinds that have no rows (reviews)
+  bool is_custom = false;
+  bool is_collection = false;  // list and watch
+};
+// Errors: NotAcceptable, Invalid (TableOptions).
+Result<OutputForm> NegotiateOutput(const Request& request, const OutputRules& rules);
 
 // The body's type. `allows_protobuf` is false for custom resources.
 // Errors: UnsupportedMediaType, naming what is accepted.

@@ -55,12 +55,12 @@ Result<std::int64_t> QueryInt(const Query& query, std::string_view name) {
 // The dry run values of a query or a body: only "All" exists.
 bool CheckDryRun(const std::vector<std::string>& values, std::vector<StatusCause>& causes) {
   bool all = true;
-  std::string shown = "[";
+  std::string shown;
   for (const auto& value : values) {
     all = all && value == "All";
-    shown += (shown.size() > 1 ? "," : "") + Quoted(value);
+    shown += (shown.empty() ? "" : ", ") + Quoted(value);
   }
-  shown += "]";
+  shown = "[]string{" + shown + "}";  // as Go prints it
   if (!all) {
     causes.push_back(NotSupported("dryRun", shown, {"All"}));
   }
@@ -217,11 +217,8 @@ Result<std::int64_t> ParseResourceVersion(std::string_view text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 0) {
-    return Invalid("", "", "",
-                   {{"FieldValueInvalid",
-                     "Invalid value: " + Quoted(text) + ": strconv.ParseUint: parsing " +
-                         Quoted(text) + ": invalid syntax",
-                     "resourceVersion"}});
+    return BadRequest("invalid resource version: resourceVersion: Invalid value: " + Quoted(text) +
+                      ": strconv.ParseUint: parsing " + Quoted(text) + ": invalid syntax");
   }
   return value;
 }

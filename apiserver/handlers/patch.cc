@@ -6,6 +6,7 @@
 #include "apiserver/handlers/verbs.h"
 #include "apiserver/handlers/write_common.h"
 #include "apiserver/registry/kind_ops.h"
+#include "kube/go_print.h"
 #include "kube/json_patch.h"
 #include "kube/strategic_merge_patch.h"
 
@@ -17,11 +18,12 @@ constexpr std::string_view kMergePatch = "application/merge-patch+json";
 constexpr std::string_view kStrategicPatch = "application/strategic-merge-patch+json";
 constexpr std::string_view kApplyPatch = "application/apply-patch+yaml";
 
+// Built-in kinds are refused by the route, custom ones by the handler: two texts.
 Status UnsupportedPatch(bool is_custom) {
-  std::string types = std::string(kJsonPatch) + ", " + std::string(kMergePatch);
   if (!is_custom) {
-    types += ", " + std::string(kStrategicPatch);
+    return Status(Reason::kUnsupportedMediaType, "415: Unsupported Media Type").With({});
   }
+  std::string types = std::string(kJsonPatch) + ", " + std::string(kMergePatch);
   types += ", " + std::string(kApplyPatch);
   return Status(Reason::kUnsupportedMediaType,
                 "the body of the request was in an unknown format - accepted media types include: " +
@@ -48,6 +50,10 @@ Result<Patch> ReadPatch(const Call& call, const WriteOptions& options) {
     return BadRequest((prefixed ? "error decoding patch: " : "") + body.error().message());
   }
   patch.body = std::move(*body);
+  if (patch.type == kJsonPatch && !patch.body.is_array()) {
+    return BadRequest("error decoding patch: json: cannot unmarshal object into Go value of type "
+                      "[]handlers.jsonPatchOp");
+  }
   if (patch.type != kJsonPatch && !patch.body.is_object()) {
     return BadRequest("error decoding patch: json: cannot unmarshal " +
                       std::string(patch.body.is_array() ? "array" : "value") +
@@ -71,7 +77,8 @@ Result<kube::Json> ApplyTo(Call& call, const Patch& patch, const kube::Json& liv
     return kube::UnprocessablePatch();
   }
   SUBLET_RETURN_IF_ERROR(
-      DecodeTree(call, call.kind(), validation, patch.duplicates, object, true));
+      DecodeTree(call, call.kind(), validation, patch.duplicates, object, true,
+                 patch.type == kStrategicPatch ? kube::GoPrint(patch.body) : std::string()));
   object["apiVersion"] = call.resource->ApiVersion();
   object["kind"] = call.resource->kind_name();
   return object;

@@ -53,7 +53,10 @@ Result<void> CheckRevision(const Call& call, const kube::Json& object, const kub
                    {{"FieldValueInvalid", "Invalid value: 0: must be specified for an update",
                      "metadata.resourceVersion"}});
   }
-  SUBLET_RETURN_IF_ERROR(ParseResourceVersion(wanted));
+  if (!ParseResourceVersion(wanted).ok()) {
+    return Status(Reason::kUnknown, 500,
+                  "strconv.ParseUint: parsing \"" + std::string(wanted) + "\": invalid syntax");
+  }
   if (wanted != kube::ResourceVersionOf(live)) {
     return Conflict(call.resource->Name(), call.name(), kModifiedMessage);
   }
@@ -204,7 +207,7 @@ void RunUpdate(std::shared_ptr<UpdateJob> job) {
     }
     return SendError(call, NotFound(call.resource->Name(), call.name()));
   }
-  call.request->warnings.clear();
+  call.ResetWarnings();
   const ObjectWriter writer(*call.resource, call.form, call.context->clock->Now());
   const kube::Json live = writer.TreeOf(*record->value);
   if (!job->uid.empty() && job->uid != kube::UidOf(live)) {

@@ -101,6 +101,12 @@ std::vector<ResourcePtr> BuiltinResources() {
     }
     resource->graceful_delete = kind->gvk.group.empty() && kind->resource == "pods";
     resource->returns_deleted_object = Returns(*kind);
+    if (resource->Is("", "endpoints")) {
+      resource->deprecation_warning =
+          "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+    } else if (resource->Is("", "componentstatuses")) {
+      resource->deprecation_warning = "v1 ComponentStatus is deprecated in v1.19+";
+    }
     resources.push_back(std::move(resource));
   }
   return resources;
