@@ -384,6 +384,9 @@ class Allocation {
       TakePort(chosen, used);
       return Ok();
     }
+    if (request_.dry_run) {
+      return Ok();  // upstream's dry runs ask no allocator
+    }
     if (wanted < kPortMin || wanted > kPortMax) {
       errors.Invalid(path, Json(wanted),
                      "provided port is not in the valid range. The range of valid ports is "

@@ -25,7 +25,7 @@ struct BindingJob {
 };
 using JobPtr = std::shared_ptr<BindingJob>;
 
-Result<void> ValidateBinding(const Json& binding, std::string_view name) {
+Result<void> ValidateBinding(const Json& binding) {
   kube::FieldErrors errors;
   const auto kind = kube::FindString(binding, {"target", "kind"});
   if (!kind.empty() && kind != "Node") {
@@ -35,9 +35,20 @@ Result<void> ValidateBinding(const Json& binding, std::string_view name) {
     errors.Required(std::string("target.name"));
   }
   if (!errors.empty()) {
-    return Invalid("", "Binding", name, errors.Take());
+    // Upstream answers this one without a reason.
+    return Status(Reason::kUnknown, 500, errors.Aggregate());
   }
   return Ok();
+}
+
+Status PreconditionFailed(const BindingJob& job, std::string_view what, std::string_view wanted,
+                          std::string_view live) {
+  return Conflict({"", "pods"}, job.name,
+                  "StorageError: invalid object, Code: 4, Key: /registry/pods/" +
+                      job.call->namespace_name() + "/" + job.name +
+                      ", ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: " +
+                      std::string(what) + " in precondition: " + std::string(wanted) + ", " +
+                      std::string(what) + " in object meta: " + std::string(live));
 }
 
 // The pod on its node, or why it cannot be put there.
@@ -45,16 +56,11 @@ Result<Json> Bind(const BindingJob& job, Json pod) {
   const std::string& name = job.name;
   const auto uid = kube::UidOf(job.binding);
   if (!uid.empty() && uid != kube::UidOf(pod)) {
-    return Conflict(kBindingName, name,
-                    "Precondition failed: UID in precondition: " + std::string(uid) +
-                        ", UID in object meta: " + std::string(kube::UidOf(pod)));
+    return PreconditionFailed(job, "UID", uid, kube::UidOf(pod));
   }
   const auto version = kube::ResourceVersionOf(job.binding);
   if (!version.empty() && version != kube::ResourceVersionOf(pod)) {
-    return Conflict(kBindingName, name,
-                    "Precondition failed: ResourceVersion in precondition: " +
-                        std::string(version) + ", ResourceVersion in object meta: " +
-                        std::string(kube::ResourceVersionOf(pod)));
+    return PreconditionFailed(job, "ResourceVersion", version, kube::ResourceVersionOf(pod));
   }
   if (kube::IsDeleting(pod)) {
     return Conflict(kBindingName, name,
@@ -150,7 +156,7 @@ void HandleBinding(CallPtr call) {
   if (!given.empty() && given != job->name) {
     return SendError(*call, BadRequest("name in URL does not match name in Binding object"));
   }
-  if (auto valid = ValidateBinding(*binding, job->name); !valid.ok()) {
+  if (auto valid = ValidateBinding(*binding); !valid.ok()) {
     return SendError(*call, valid.error());
   }
   job->binding = std::move(*binding);

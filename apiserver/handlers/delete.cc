@@ -15,7 +15,9 @@ Result<DeleteOptions> ReadDeleteOptions(const Call& call) {
   SUBLET_TRY(const RawBody raw, ParseBody(call, false));
   const auto kind = kube::FindString(raw.tree, {"kind"});
   if (!kind.empty() && kind != "DeleteOptions") {
-    return BadRequest("decoded object cannot be converted to DeleteOptions");
+    return BadRequest("no kind \"" + std::string(kind) + "\" is registered for version \"" +
+                      std::string(kube::FindString(raw.tree, {"apiVersion"}, "v1")) +
+                      "\" in scheme \"pkg/api/legacyscheme/scheme.go:30\"");
   }
   return ParseDeleteOptions(*call.request, &raw.tree);
 }

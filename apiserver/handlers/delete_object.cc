@@ -252,6 +252,10 @@ void Commit(const JobPtr& job, Step step, kube::Json object, const storage::Reco
   DeleteOutcome outcome;
   outcome.removed = step == Step::kRemove;
   outcome.uid = std::string(kube::UidOf(object));
+  if (step == Step::kRemove && job->call->resource->graceful_delete) {
+    // The answer shows the grace that was left: none.
+    outcome.tree = std::make_shared<const kube::Json>(object);
+  }
   std::vector<storage::Op> ops(1);
   if (step == Step::kStore) {
     auto put = MakePut(*job->call, std::move(object), record.key, record.mod_revision);

@@ -20,7 +20,8 @@ namespace sublet::apiserver {
 struct DeleteOutcome {
   bool removed = false;      // gone from storage (or would be, for a dry run)
   storage::ValuePtr value;   // the object as it is now, or as it was last; null for a dry run
-  std::shared_ptr<const kube::Json> tree;  // dry run: the object as it would be
+  // The object as it is answered when it is not `value`: dry runs, pods that are gone.
+  std::shared_ptr<const kube::Json> tree;
   std::string uid;
 };
 

@@ -208,8 +208,7 @@ void HandleEviction(CallPtr call) {
   }
   const auto name = kube::NameOf(raw->tree);
   if (!name.empty() && name != call->name()) {
-    return SendError(*call, BadRequest("name in URL does not match name in Eviction object: \"" +
-                                       std::string(name) + "\" vs \"" + call->name() + "\""));
+    return SendError(*call, BadRequest("name in URL does not match name in Eviction object"));
   }
   const Json* body = kube::Find(raw->tree, {"deleteOptions"});
   auto options = ParseDeleteOptions(*call->request, body);

@@ -27,7 +27,9 @@ void HandleGet(CallPtr call) {
   const auto& store = *call->context->store;
   const auto revision = ParseResourceVersion(call->request->query.Get("resourceVersion"));
   if (!revision.ok()) {
-    return SendError(*call, revision.error());
+    constexpr std::string_view kListPrefix = "invalid resource version: ";
+    return SendError(*call, Status(Reason::kUnknown, 500,
+                                   revision.error().message().substr(kListPrefix.size())));
   }
   if (const auto reached = CheckNotInFuture(store, *revision); !reached.ok()) {
     return SendError(*call, reached.error());

@@ -221,11 +221,9 @@ Result<OutputForm> NegotiateOutput(const Request& request, const OutputRules& ru
     } else if (include == "Object") {
       form.include = OutputForm::Include::kObject;
     } else if (!include.empty() && include != "Metadata") {
-      return Invalid("meta.k8s.io", "TableOptions", "",
-                     {{"FieldValueInvalid",
-                       "Invalid value: \"" + std::string(include) +
-                           "\": must be 'Metadata', 'Object', 'None', or empty",
-                       "includeObject"}});
+      return BadRequest("Unable to convert to Table as requested: includeObject: Invalid value: \"" +
+                        std::string(include) +
+                        "\": must be 'Metadata', 'Object', 'None', or empty");
     }
   }
   return form;

@@ -38,7 +38,7 @@ struct OutputRules {
   bool is_custom = false;
   bool is_collection = false;  // list and watch
 };
-// Errors: NotAcceptable, Invalid (TableOptions).
+// Errors: NotAcceptable, BadRequest (includeObject).
 Result<OutputForm> NegotiateOutput(const Request& request, const OutputRules& rules);
 
 // The body's type. `allows_protobuf` is false for custom resources.

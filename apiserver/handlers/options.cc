@@ -3,6 +3,8 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "kube/typed.h"
+
 namespace sublet::apiserver {
 namespace {
 
@@ -58,9 +60,9 @@ bool CheckDryRun(const std::vector<std::string>& values, std::vector<StatusCause
   std::string shown;
   for (const auto& value : values) {
     all = all && value == "All";
-    shown += (shown.empty() ? "" : ", ") + Quoted(value);
+    shown += (shown.empty() ? "" : ",") + Quoted(value);
   }
-  shown = "[]string{" + shown + "}";  // as Go prints it
+  shown = "[" + shown + "]";
   if (!all) {
     causes.push_back(NotSupported("dryRun", shown, {"All"}));
   }
@@ -157,17 +159,12 @@ void CheckWatchMatch(const ListOptions& options, std::string_view match,
   }
 }
 
-Status BadDeleteOptions(std::string_view field, std::string_view type) {
-  return BadRequest("json: cannot unmarshal into Go struct field DeleteOptions." +
-                    std::string(field) + " of type " + std::string(type));
-}
-
-Result<void> ReadDeleteBody(const kube::Json& body, DeleteOptions& options,
+Result<void> ReadDeleteBody(const kube::Json& given, DeleteOptions& options,
                             std::vector<std::string>& dry_run) {
+  kube::Json body = given;
+  SUBLET_RETURN_IF_ERROR(kube::NormalizeTyped(
+      kube::schema::FindType("meta.k8s.io", "v1", "DeleteOptions"), &body));
   if (const auto it = body.find("gracePeriodSeconds"); it != body.end() && !it->is_null()) {
-    if (!it->is_number_integer()) {
-      return BadDeleteOptions("gracePeriodSeconds", "int64");
-    }
     options.grace_seconds = it->get<std::int64_t>();
   }
   if (const auto it = body.find("preconditions"); it != body.end() && it->is_object()) {
@@ -175,15 +172,9 @@ Result<void> ReadDeleteBody(const kube::Json& body, DeleteOptions& options,
     options.resource_version = std::string(kube::FindString(*it, {"resourceVersion"}));
   }
   if (const auto it = body.find("orphanDependents"); it != body.end() && !it->is_null()) {
-    if (!it->is_boolean()) {
-      return BadDeleteOptions("orphanDependents", "bool");
-    }
     options.orphan_dependents = it->get<bool>();
   }
   if (const auto it = body.find("propagationPolicy"); it != body.end() && !it->is_null()) {
-    if (!it->is_string()) {
-      return BadDeleteOptions("propagationPolicy", "v1.DeletionPropagation");
-    }
     options.propagation = it->get<std::string>();
   }
   if (const auto it = body.find("dryRun"); it != body.end() && it->is_array()) {
