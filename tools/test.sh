@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # The tests of Sublet. Needs nothing beforehand: it runs tools/bootstrap.sh first.
-#   tools/test.sh             release build of sublet, unit tests, unit tests of the lower layers under
-#                             ASan/UBSan, e2e suites
-#   tools/test.sh --full      the above, all unit tests under ASan, TSan, thread safety analysis, fuzzing,
-#                             long crash runs
+#   tools/test.sh             unit tests, the storage layer under ASan/UBSan, e2e suites
+#   tools/test.sh --full      the above, the release build, all unit tests under ASan, TSan, thread safety
+#                             analysis, fuzzing, long crash runs
 #   tools/test.sh --only X    one part: unit, asan, tsan, analyze, fuzz, or an e2e suite (e2e/X/run.sh)
 #   tools/test.sh --list      the parts
 # Prints one line per part and closes with 'N passed, N failed, N skipped'; exit 0 only when none failed.
@@ -17,7 +16,7 @@ while [ $# -gt 0 ]; do
   case $1 in
     --full) full=1 ;;
     --only) only=${2:?--only needs a part, see tools/test.sh --list}; shift ;;
-    --list) echo "unit asan tsan analyze fuzz $(cd e2e && ls -d */ 2>/dev/null | while read -r d; do [ -x "$d/run.sh" ] && echo -n "${d%/} "; done)"; exit 0 ;;
+    --list) echo "unit asan release tsan analyze fuzz $(cd e2e && ls -d */ 2>/dev/null | while read -r d; do [ -x "$d/run.sh" ] && echo -n "${d%/} "; done)"; exit 0 ;;
     -h|--help) sed -n '2,9p' "$0" | cut -c3-; exit 0 ;;
     *) echo "test.sh: unknown argument $1; see tools/test.sh --help" >&2; exit 2 ;;
   esac
@@ -80,8 +79,8 @@ build() {  # build PRESET TARGET...
 }
 unit_tests() { ctest --test-dir "build/$1" -V -L unit -j 2 --no-tests=error; }
 
-# Under ASan the default run takes the layers that everything stands on; --full takes all.
-asan_targets=(base_test kube_test config_test client_test dns_test syncer_test cli_test)
+# Under ASan the default run takes the layers that keep the data; --full takes all.
+asan_targets=(base_test storage_test)
 [ -n "$full" ] && asan_targets=(all)
 asan_tests() {
   if [ -n "$full" ]; then
@@ -95,22 +94,26 @@ asan_tests() {
 tools/bootstrap.sh ${full:+--full} || exit 1
 export PATH=$PWD/.cache/clients:$PATH
 export SUBLET_CLIENTS=$PWD/.cache/clients
-export SUBLET_BIN=$PWD/build/release/cli/sublet
+export SUBLET_BIN=$PWD/build/dev/sublet
 
-if [ -z "$only" ] || [ -x "e2e/$only/run.sh" ]; then
-  part build build release sublet || only=none
-fi
+e2e_build() { build dev sublet && strip -o build/dev/sublet build/dev/cli/sublet; }
 if wanted unit; then
-  part unit-build build dev all && part unit unit_tests dev
+  part build build dev all && part unit unit_tests dev
 fi
 if wanted asan; then
   part asan-build build asan "${asan_targets[@]}" && part asan asan_tests
+fi
+if [ -z "$only" ] || [ -x "e2e/$only/run.sh" ]; then
+  part e2e-build e2e_build || only=none
 fi
 for suite in e2e/*/run.sh; do
   [ -x "$suite" ] || continue
   name=$(basename "$(dirname "$suite")")
   if wanted "$name"; then part "$name" "$suite"; fi
 done
+if [ "$only" = release ] || { [ -n "$full" ] && wanted release; }; then
+  part release build release sublet
+fi
 if [ "$only" = tsan ] || { [ -n "$full" ] && wanted tsan; }; then
   part tsan-build build tsan all && part tsan unit_tests tsan
 fi
