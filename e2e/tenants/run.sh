@@ -97,7 +97,8 @@ check "the tenant's context is current" "sublet_team-a_sublet-team-a_sublet-host
   kubectl config current-context
 check "the tenant sees the node" "sublet-host" kubectl get nodes
 check "list" "Running" sublet list
-check "KAI's queues are there" "default-queue" kubectl get queues
+check "KAI's queues are there" "default-queue" \
+  sh -c 'for i in $(seq 40); do kubectl get queues 2>&1 | grep default-queue && break; sleep 0.5; done'
 
 cat > queue.yaml <<'Y'
 apiVersion: scheduling.run.ai/v2
@@ -136,8 +137,8 @@ check "gpu-memory in exact MiB" "condition met" \
   sh -c 'kubectl apply -f mib.yaml && kubectl wait --for=condition=Ready pod/mib --timeout=40s'
 pod too-big kai-scheduler "sleep 1000" "" '"nvidia.com/gpu": 2' > big.yaml
 check "a pod that does not fit" "created" kubectl apply -f big.yaml
-sleep 1
-check "explain says why it waits" "Why:" sublet scheduler explain pod/too-big
+check "explain says why it waits" "Why:" \
+  sh -c 'for i in $(seq 20); do sublet scheduler explain pod/too-big | grep Why: && break; sleep 0.5; done'
 check "queues with their shares" "team" sublet scheduler queues
 
 check "a second tenant" "Tenant team-b is yours" sublet create team-b \
@@ -172,8 +173,8 @@ check "a Deployment with a Service" "created" kubectl apply -f web.yaml
 check "rolled out" "successfully rolled out" kubectl rollout status deployment/web-app --timeout=40s
 kubectl port-forward deployment/web-app 18081:8080 >/dev/null 2>&1 &
 forward=$!
-sleep 2
-check "port-forward to it" "hello from a tenant" curl -s --max-time 5 http://127.0.0.1:18081/
+check "port-forward to it" "hello from a tenant" \
+  curl -s --retry 20 --retry-delay 1 --retry-connrefused --max-time 30 http://127.0.0.1:18081/
 kill "$forward" 2>/dev/null
 check "what the host sees" "half-a-x-default-x-team-a" kubectl --context sublet-host get pods -A \
   -o custom-columns=NAMESPACE:.metadata.namespace,POD:.metadata.name,SCHEDULER:.spec.schedulerName
