@@ -198,7 +198,6 @@ class Agent {
   Result<void> MakeRuntime() {
     PodManager::Options options;
     options.node_name = options_.node_name;
-    options.runtimes = info_.runtimes;
     manager_ = std::make_unique<PodManager>(
         std::move(options), *client_, *informers_, *events_, *statuses_,
         [this](const std::string& namespace_name, bool all) {

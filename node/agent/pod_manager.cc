@@ -263,8 +263,8 @@ Result<std::string> PodManager::FindRuntime(const std::string& runtime_class) {
     return std::move(found).error();
   }
   const std::string handler(kube::FindString(*found, {"handler"}));
-  if (std::find(options_.runtimes.begin(), options_.runtimes.end(), handler) ==
-      options_.runtimes.end()) {
+  SUBLET_TRY(const auto runtimes, services_->engine.ListRuntimes());
+  if (std::find(runtimes.begin(), runtimes.end(), handler) == runtimes.end()) {
     return Status(Reason::kNotFound, "failed to get sandbox runtime: no runtime for \"" + handler +
                                          "\" is configured");
   }

@@ -25,7 +25,6 @@ class PodManager final : public AgentPort {
  public:
   struct Options {
     std::string node_name;
-    std::vector<std::string> runtimes;  // the engine's, for RuntimeClass handlers
   };
   // Variables of Services in a namespace; from net/service_variables.h.
   using VariablesOf = std::function<Environment(const std::string& namespace_name, bool all)>;

@@ -58,12 +58,25 @@ class DockerEngine final : public ContainerEngine {
         return *info_;
       }
     }
-    SUBLET_TRY(const Json version, GetJson("/version"));
-    SUBLET_TRY(const Json info, GetJson("/info"));
-    EngineInfo parsed = ParseEngineInfo(version, info);
+    SUBLET_TRY(const EngineResponse response, Call("GET", "/_ping", {}, seconds(5)));
+    if (response.code != 200) {
+      return FromAnswer(response, "ping");
+    }
+    EngineInfo parsed = ParseEngineInfo(response.Header("server"));
     MutexLock lock(mutex_);
     info_ = parsed;
     return parsed;
+  }
+
+  Result<std::vector<std::string>> ListRuntimes() override {
+    SUBLET_TRY(const Json info, GetJson("/info"));
+    std::vector<std::string> names;
+    if (const Json* runtimes = Find(info, {"Runtimes"}); runtimes && runtimes->is_object()) {
+      for (const auto& [name, unused] : runtimes->items()) {
+        names.push_back(name);
+      }
+    }
+    return names;
   }
 
   Result<void> Ping() override {

@@ -1,5 +1,7 @@
 #include "node/engine/docker_json.h"
 
+#include <sys/utsname.h>
+
 #include <ctime>
 #include <nlohmann/json.hpp>
 
@@ -220,31 +222,20 @@ ImageInfo ParseImage(const Json& inspect) {
   return image;
 }
 
-EngineInfo ParseEngineInfo(const Json& version, const Json& info) {
+EngineInfo ParseEngineInfo(std::string_view server) {
   EngineInfo out;
-  if (const Json* parts = Find(version, {"Components"}); parts != nullptr && parts->is_array()) {
-    for (const Json& part : *parts) {
-      if (FindString(part, {"Name"}) == "Podman Engine") {
-        out.kind = EngineKind::kPodman;
-        out.log_format = LogFormat::kCri;
-      }
-    }
+  const auto slash = server.find('/');
+  if (server.substr(0, slash) == "Libpod") {
+    out.kind = EngineKind::kPodman;
+    out.log_format = LogFormat::kCri;
   }
-  out.version = FindString(version, {"Version"});
-  out.kernel_version = FindString(version, {"KernelVersion"});
-  out.architecture = FindString(version, {"Arch"});
-  out.operating_system = FindString(info, {"OperatingSystem"});
-  out.cgroup_version = FindString(info, {"CgroupVersion"}, "2") == "1" ? 1 : 2;
-  out.cgroup_driver = FindString(info, {"CgroupDriver"}, "cgroupfs");
-  out.root_dir = FindString(info, {"DockerRootDir"});
-  if (const Json* runtimes = Find(info, {"Runtimes"}); runtimes && runtimes->is_object()) {
-    for (const auto& [name, unused] : runtimes->items()) {
-      out.runtimes.push_back(name);
-    }
+  if (slash != std::string_view::npos) {
+    out.version = server.substr(slash + 1, server.find(' ', slash) - slash - 1);
   }
-  for (const std::string& option : Strings(Find(info, {"SecurityOptions"}))) {
-    out.seccomp = out.seccomp || option.rfind("name=seccomp", 0) == 0;
-  }
+  utsname machine{};
+  ::uname(&machine);
+  const std::string_view name = machine.machine;
+  out.architecture = name == "x86_64" ? "amd64" : name == "aarch64" ? "arm64" : name;
   return out;
 }
 

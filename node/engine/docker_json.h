@@ -18,8 +18,8 @@ kube::Json LibpodCreateBody(const ContainerSpec& spec);
 ContainerState ParseContainer(const kube::Json& inspect);
 // The answer of GET /images/NAME/json, or one item of GET /images/json (without its config).
 ImageInfo ParseImage(const kube::Json& inspect);
-// The answers of GET /version and GET /info.
-EngineInfo ParseEngineInfo(const kube::Json& version, const kube::Json& info);
+// The header `Server` of GET /_ping: "Libpod/4.3.1 (linux)", "Docker/20.10.24 (linux)".
+EngineInfo ParseEngineInfo(std::string_view server);
 // RFC 3339 as the engines write it (nanoseconds, Z or an offset); the epoch when unset or odd.
 WallTime ParseEngineTime(std::string_view text);
 // The bytes of X-Registry-Auth.

