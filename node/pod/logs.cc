@@ -21,17 +21,43 @@ constexpr std::size_t kBlock = 64u << 10;
 // A single entry larger than this is passed on in pieces by the engines themselves (8 and 16 KiB).
 constexpr std::size_t kLineBytesMax = 1u << 20;
 
-// The offset where the last `lines` lines begin. Entries count, joined partial ones once.
+// Counts lines backwards: an entry begins a line when the one before it is not a partial one.
+class TailFinder {
+ public:
+  explicit TailFinder(std::int64_t lines) : lines_(lines) {}
+
+  // Takes the entry at `offset`, newest first. True when the tail's begin is known.
+  bool Visit(off_t offset, std::string_view line) {
+    while (!line.empty() && line.back() == '\n') {
+      line.remove_suffix(1);
+    }
+    const auto entry = ParseLogLine(line);
+    if (!entry) {
+      return false;  // what is no entry is not shown either
+    }
+    if (newer_ >= 0 && !entry->partial && ++count_ == lines_) {
+      return true;
+    }
+    newer_ = offset;
+    return false;
+  }
+  off_t begin() const { return newer_; }
+
+ private:
+  const std::int64_t lines_;
+  std::int64_t count_ = 0;
+  off_t newer_ = -1;
+};
+
+// The offset where the last `lines` lines begin.
 off_t FindTail(int fd, off_t size, std::int64_t lines) {
   if (lines <= 0) {
     return size;
   }
+  TailFinder finder(lines);
   std::string block;
-  off_t at = size;
-  std::string carry;  // the beginning of an entry whose start lies in an earlier block
-  std::int64_t seen = 0;
-  off_t begin = size;
-  while (at > 0) {
+  std::string carry;  // the end of an entry whose begin lies in an earlier block
+  for (off_t at = size; at > 0;) {
     const off_t from = at > static_cast<off_t>(kBlock) ? at - static_cast<off_t>(kBlock) : 0;
     block.resize(static_cast<std::size_t>(at - from));
     if (::pread(fd, block.data(), block.size(), from) != static_cast<ssize_t>(block.size())) {
@@ -39,35 +65,24 @@ off_t FindTail(int fd, off_t size, std::int64_t lines) {
     }
     block += carry;
     std::size_t end = block.size();
-    while (end > 0) {
-      const auto newline = end >= 2 ? block.rfind('\n', end - 2) : std::string::npos;
+    while (end > 1) {
+      const auto newline = block.rfind('\n', end - 2);
       if (newline == std::string::npos) {
         break;
       }
-      const std::string_view line =
-          std::string_view(block).substr(newline + 1, end - newline - 1);
-      const auto parsed = ParseLogLine(line.substr(0, line.size() - (line.back() == '\n' ? 1 : 0)));
-      // A partial entry belongs to the line that its successor ends.
-      if (!parsed || !parsed->partial) {
-        if (seen == lines) {
-          return begin;
-        }
-        ++seen;
+      if (finder.Visit(from + static_cast<off_t>(newline) + 1,
+                       std::string_view(block).substr(newline + 1, end - newline - 1))) {
+        return finder.begin();
       }
-      begin = from + static_cast<off_t>(newline) + 1;
       end = newline + 1;
     }
     carry = block.substr(0, end);
     if (carry.size() > kLineBytesMax) {
-      return begin;
+      return std::max<off_t>(finder.begin(), 0);
     }
     at = from;
   }
-  // The first entry of the file has no newline before it.
-  const auto first = carry.empty() ? std::nullopt
-                                   : ParseLogLine(std::string_view(carry).substr(
-                                         0, carry.size() - (carry.back() == '\n' ? 1 : 0)));
-  return first && !first->partial && seen == lines ? begin : 0;
+  return finder.Visit(0, carry) ? finder.begin() : 0;
 }
 
 // Sends entries as lines of text.
