@@ -60,7 +60,7 @@ void AddFlags(NodeFlags* flags, Flags* parser) {
                "ask the API server for a node's rights only, by impersonation");
   parser->Text(&agent.pod_cidr, "--pod-net", "addresses of pods (default 10.244.0.0/24)");
   parser->Text(&agent.service_cidr, "--service-net",
-               "addresses of Services (default 10.96.0.0/16)");
+               "addresses of Services (default 10.96.0.0/12)");
   parser->Text(&agent.bridge, "--bridge", "link that holds the gateway address (default sublet0)");
   parser->Text(&agent.cluster_domain, "--cluster-domain", "default cluster.local");
   parser->Text(&agent.cluster_dns, "--cluster-dns",

@@ -173,6 +173,26 @@ Answer Zone::NoName() const {
 }
 
 std::optional<Answer> Zone::Ask(const Question& question) const {
+  auto answer = AskOne(question);
+  // Stub resolvers do not ask again for the target of an alias; one outside the cluster is left to the
+  // client. Two Services may name each other, so the chain is bounded.
+  constexpr int kAliasesMax = 8;
+  Question next = question;
+  for (int hops = 0; hops < kAliasesMax && answer && !answer->records.empty() &&
+                     answer->records.back().type == Type::kCname &&
+                     question.type != static_cast<std::uint16_t>(Type::kCname);
+       ++hops) {
+    next.name = answer->records.back().target;
+    const auto more = AskOne(next);
+    if (!more || more->records.empty()) {
+      break;
+    }
+    answer->records.insert(answer->records.end(), more->records.begin(), more->records.end());
+  }
+  return answer;
+}
+
+std::optional<Answer> Zone::AskOne(const Question& question) const {
   if (question.name.ends_with(".in-addr.arpa")) {
     return AskReverse(question);
   }

@@ -25,9 +25,11 @@ class Zone {
   Zone(client::InformerFactory& informers, std::string domain);
 
   // The authoritative answer, or nullopt when the name is not of this cluster (to be forwarded).
+  // An alias (ExternalName) comes with the records of its target when that is of the cluster too.
   std::optional<Answer> Ask(const Question& question) const;
 
  private:
+  std::optional<Answer> AskOne(const Question& question) const;
   Answer AskService(const Question& question, std::vector<std::string> labels) const;
   Answer AskPod(const Question& question, const std::vector<std::string>& labels) const;
   std::optional<Answer> AskReverse(const Question& question) const;

@@ -31,7 +31,7 @@ struct NodeOptions {
   // API server. Services, slices, policies and all pods are still followed as the kubeconfig's user.
   bool as_node = false;
   std::string pod_cidr = "10.244.0.0/24";
-  std::string service_cidr = "10.96.0.0/16";
+  std::string service_cidr = "10.96.0.0/12";
   std::string bridge = "sublet0";
   std::string veth_prefix = "slt";
   std::string firewall_table = "sublet";

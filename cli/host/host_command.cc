@@ -32,7 +32,7 @@ using kube::Json;
 constexpr const char* kNodeName = "sublet-host";
 constexpr const char* kPodNet = "10.244.0.0/16";
 constexpr const char* kGateway = "10.244.0.1";
-constexpr const char* kServiceNet = "10.96.0.0/16";
+constexpr const char* kServiceNet = "10.96.0.0/12";
 
 struct UpFlags {
   std::string engine;
@@ -126,8 +126,12 @@ class Up {
         progress_.Begin("host is up already");
         return WriteContext();
       }
+      if (Repair(*old)) {
+        return WriteContext();
+      }
       progress_.Begin("leftovers of an earlier host removed");
       TearDown(*old);
+      state_ = HostState();
     }
     auto started = Start();
     if (!started.ok()) {
@@ -141,6 +145,49 @@ class Up {
   std::chrono::milliseconds total() const { return progress_.total(); }
 
  private:
+  // Starts again what has ended of a host that was up, and leaves the rest and all pods alone. False
+  // when that does not make it whole (a reboot took the engine's state, an up was cut short).
+  bool Repair(const HostState& old) {
+    const auto alive = [&](std::string_view name) {
+      return std::any_of(old.processes.begin(), old.processes.end(), [&](const Process& process) {
+        return process.name == name && IsAlive(process);
+      });
+    };
+    const auto known = [&](std::string_view name) {
+      return std::any_of(old.processes.begin(), old.processes.end(),
+                         [&](const Process& process) { return process.name == name; });
+    };
+    if (!known("serve") || !known("node") || access(KubeconfigFile().c_str(), F_OK) != 0 ||
+        (known("engine") && !alive("engine"))) {
+      return false;
+    }
+    state_ = old;
+    std::erase_if(state_.processes, [](const Process& process) { return !IsAlive(process); });
+    const auto repaired = [&]() -> Result<void> {
+      if (!alive("serve")) {
+        progress_.Begin("control plane serves again");
+        SUBLET_RETURN_IF_ERROR(StartServe());
+      }
+      if (known("gpud") && !alive("gpud")) {
+        progress_.Begin("GPUs managed again");
+        SUBLET_RETURN_IF_ERROR(StartOne("gpud", GpudCommand()));
+      }
+      if (!alive("node")) {
+        progress_.Begin("node agent runs again");
+        SUBLET_RETURN_IF_ERROR(StartOne("node", NodeCommand(state_, false)));
+      }
+      if (known("nodes") && !alive("nodes") && flags_.nodes > 0) {
+        SUBLET_RETURN_IF_ERROR(StartNodes());
+      }
+      SUBLET_RETURN_IF_ERROR(WaitForNode());
+      return Wait("all parts", "node", [this] { return IsUp(state_); });
+    }();
+    if (!repaired.ok()) {
+      progress_.Failed();
+    }
+    return repaired.ok();
+  }
+
   Result<void> Start() {
     state_.version = std::string(kVersion);
     state_.port = static_cast<std::uint16_t>(flags_.port);
@@ -162,9 +209,7 @@ class Up {
     SUBLET_RETURN_IF_ERROR(WaitForNode());
     if (flags_.nodes > 0) {
       progress_.Begin(std::to_string(flags_.nodes) + " simulated nodes added");
-      SUBLET_RETURN_IF_ERROR(StartOne(
-          "nodes", {OwnPath(), "node", "--simulate=" + std::to_string(flags_.nodes),
-                    "--kubeconfig=" + KubeconfigFile()}));
+      SUBLET_RETURN_IF_ERROR(StartNodes());
     }
     progress_.Begin(std::string("kubectl context ") + std::string(kEmbeddedContext));
     return WriteContext();
@@ -180,9 +225,14 @@ class Up {
     return Remember(std::move(process));
   }
 
+  Result<void> StartNodes() {
+    return StartOne("nodes", {OwnPath(), "node", "--simulate=" + std::to_string(flags_.nodes),
+                              "--kubeconfig=" + KubeconfigFile()});
+  }
+
   Result<void> StartServe() {
     unlink(KubeconfigFile().c_str());
-    const std::string port = std::to_string(flags_.port);
+    const std::string port = std::to_string(state_.port);
     SUBLET_RETURN_IF_ERROR(StartOne(
         "serve", {OwnPath(), "serve", "--role=host", "--data-dir=" + HostDirectory() + "/serve",
                   "--listen=127.0.0.1:" + port, std::string("--pod-listen=") + kGateway + ":" + port,
@@ -209,7 +259,7 @@ class Up {
             "--run-dir=" + HostDirectory() + "/gpud",
             "--install-dir=" + HostDirectory() + "/gpu",
             "--cdi-dir=" + HostDirectory() + "/cdi",
-            "--simulate=" + std::to_string(flags_.gpus),
+            "--simulate=" + std::to_string(state_.gpus),
             "--model=" + flags_.gpu_model,
             "--memory=" + flags_.gpu_memory};
   }
