@@ -4,6 +4,7 @@
 // Threads: values, confined to their owner; the file functions lock the file as kubectl does.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>

@@ -19,6 +19,7 @@ struct BootstrapFacts {
   std::string service_ip = "10.96.0.1";
   std::string endpoint_ip;  // where the Service "kubernetes" leads
   int endpoint_port = 0;
+  bool local_volumes = false;  // StorageClass local-path, the default one (host)
 };
 
 // All of them, in the order they are written.

@@ -220,6 +220,18 @@ std::vector<Json> BootstrapObjects(const BootstrapFacts& facts) {
   AddSchemas(objects);
   objects.push_back(AuthenticationConfig(facts));
   objects.push_back(KubernetesService(facts));
+  if (facts.local_volumes) {
+    // The controllers' local-path provisioner makes the volumes (controllers/claim_controllers.h).
+    objects.push_back(
+        {{"apiVersion", "storage.k8s.io/v1"},
+         {"kind", "StorageClass"},
+         {"metadata",
+          {{"name", "local-path"},
+           {"annotations", {{"storageclass.kubernetes.io/is-default-class", "true"}}}}},
+         {"provisioner", "sublet.dev/local-path"},
+         {"reclaimPolicy", "Delete"},
+         {"volumeBindingMode", "Immediate"}});
+  }
   return objects;
 }
 

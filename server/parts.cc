@@ -63,6 +63,9 @@ void Parts::MakeControllers(const PartsContext& context) {
   settings.role = context.options.role == Role::kHost ? controllers::Role::kHost
                                                       : controllers::Role::kTenant;
   settings.root_ca_pem = context.authority_certificate;
+  if (context.options.role == Role::kHost) {
+    settings.local_volume_root = context.options.data_directory + "/volumes";
+  }
   controllers_ = std::make_unique<controllers::ControllerSet>(
       client::Client(context.loopback("system:kube-controller-manager"),
                      "kube-controller-manager/sublet"),

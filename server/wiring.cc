@@ -356,6 +356,7 @@ Result<void> Wiring::Open() {
   SUBLET_RETURN_IF_ERROR(OpenIdentity());
   BootstrapFacts facts;
   facts.authority_certificate = pki_->authority_certificate();
+  facts.local_volumes = options_.role == Role::kHost;
   const bool for_pods = !options_.pod_listen_address.empty();
   facts.endpoint_ip = for_pods ? options_.pod_listen_address : options_.listen_address;
   facts.endpoint_port = for_pods                  ? options_.pod_listen_port

@@ -1,6 +1,7 @@
 #include "node/engine/docker_exec.h"
 
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "kube/json.h"
 #include "node/engine/docker_json.h"
