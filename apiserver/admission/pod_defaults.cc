@@ -21,6 +21,9 @@ std::optional<Json> DefaultPriorityClass(const AdmissionEnvironment& environment
   std::optional<Json> best;
   for (const auto& record :
        ListObjects(environment, "scheduling.k8s.io", "priorityclasses", "")) {
+    if (record.value->bytes.find("\"globalDefault\":true") == std::string::npos) {
+      continue;
+    }
     Json candidate = ParseStored(*record.value);
     if (!kube::FindBool(candidate, {"globalDefault"})) {
       continue;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apiserver/admission/registry.h"
+#include "apiserver/registry/builtin.h"
 #include "apiserver/registry/object_codec.h"
 #include "kube/field_error.h"
 #include "kube/object.h"
@@ -27,18 +28,31 @@ struct Level {
   bool operator==(const Level&) const = default;
 };
 
-Level LevelOf(const Json& space, std::string_view mode) {
+// `label_of(key)`: the value of a label of the namespace, "" when absent.
+template <typename LabelOf>
+Level ReadLevel(std::string_view mode, const LabelOf& label_of) {
   Level level;
-  const auto name = kube::LabelOf(space, std::string(kLabelPrefix) + std::string(mode));
+  const std::string key = std::string(kLabelPrefix) + std::string(mode);
+  const std::string_view name = label_of(key);
   if (!name.empty()) {
     level.name = kube::IsPodSecurityLevel(name) ? std::string(name) : "restricted";
   }
-  const auto version =
-      kube::LabelOf(space, std::string(kLabelPrefix) + std::string(mode) + "-version");
+  const std::string_view version = label_of(key + "-version");
   if (!version.empty()) {
     level.version = version;
   }
   return level;
+}
+
+Level LevelOf(const Json& space, std::string_view mode) {
+  return ReadLevel(mode, [&](const std::string& key) { return kube::LabelOf(space, key); });
+}
+
+Level LevelOf(const ObjectFacts& space, std::string_view mode) {
+  return ReadLevel(mode, [&](const std::string& key) {
+    std::string_view value;
+    return space.FindLabel(key, &value) ? value : std::string_view();
+  });
 }
 
 // The pod spec inside an object that makes pods; null for other kinds.
@@ -86,7 +100,7 @@ bool IsSignificant(const AdmissionRequest& request) {
   return false;
 }
 
-Result<void> CheckPod(AdmissionRequest& request, const Json& space) {
+Result<void> CheckPod(AdmissionRequest& request, const ObjectFacts& space) {
   const Json* spec = kube::Find(*request.object, {"spec"});
   if (spec == nullptr || !IsSignificant(request)) {
     return Ok();
@@ -104,7 +118,7 @@ Result<void> CheckPod(AdmissionRequest& request, const Json& space) {
   return Ok();
 }
 
-void WarnTemplate(AdmissionRequest& request, const Json& space, const Template& pod) {
+void WarnTemplate(AdmissionRequest& request, const ObjectFacts& space, const Template& pod) {
   const Level warn = LevelOf(space, "warn");
   if (const auto why = Violations(warn, *pod.spec, pod.metadata); !why.empty()) {
     request.warnings->push_back("would violate PodSecurity \"" + warn.Text() + "\": " + why);
@@ -185,14 +199,16 @@ Result<void> Validate(const AdmissionEnvironment& environment, AdmissionRequest&
   if (!is_pod && pod.spec == nullptr) {
     return Ok();
   }
-  const auto space = ReadObject(environment, "", "namespaces", "", request.namespace_name);
-  if (!space) {
+  const auto record =
+      environment.store->Get(StoragePrefix({"", "namespaces"}) + request.namespace_name);
+  if (!record) {
     return Ok();
   }
+  const ObjectFacts& space = FactsOf(*record->value);
   if (is_pod) {
-    return CheckPod(request, *space);
+    return CheckPod(request, space);
   }
-  WarnTemplate(request, *space, pod);
+  WarnTemplate(request, space, pod);
   return Ok();
 }
 

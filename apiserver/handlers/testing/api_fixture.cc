@@ -190,9 +190,9 @@ void ApiFixture::Restart() {
   SUBLET_CHECK(definitions_->Start().ok());
 }
 
-Answer ApiFixture::Do(std::string_view method, std::string_view path_and_query,
-                      std::string_view body,
-                      std::vector<std::pair<std::string, std::string>> headers) {
+std::unique_ptr<Request> ApiFixture::MakeRequest(
+    std::string_view method, std::string_view path_and_query, std::string body,
+    std::vector<std::pair<std::string, std::string>> headers) const {
   auto request = std::make_unique<Request>();
   request->method = std::string(method);
   const auto question = path_and_query.find('?');
@@ -204,14 +204,22 @@ Answer ApiFixture::Do(std::string_view method, std::string_view path_and_query,
   request->query = ParseQuery(request->raw_query);
   request->headers = std::move(headers);
   request->headers.emplace_back("user-agent", "test/1.0");
-  request->body = std::string(body);
+  request->body = std::move(body);
   request->remote_address = "loopback";
   request->user = user_;
   request->received = SystemClock().Now();
   request->info = ParseRequestInfo(request->method, request->path, request->query);
+  return request;
+}
+
+Answer ApiFixture::Do(std::string_view method, std::string_view path_and_query,
+                      std::string_view body,
+                      std::vector<std::pair<std::string, std::string>> headers) {
   std::promise<Answer> promise;
   auto future = promise.get_future();
-  handler_->Handle(std::move(request), std::make_unique<PromiseResponder>(std::move(promise)));
+  handler_->Handle(
+      MakeRequest(method, path_and_query, std::string(body), std::move(headers)),
+      std::make_unique<PromiseResponder>(std::move(promise)));
   return future.get();
 }
 

@@ -72,6 +72,9 @@ class ApiFixture : public ::testing::Test {
   ApiFixture();
   ~ApiFixture() override;
 
+  std::unique_ptr<Request> MakeRequest(
+      std::string_view method, std::string_view path_and_query, std::string body,
+      std::vector<std::pair<std::string, std::string>> headers) const;
   Answer Do(std::string_view method, std::string_view path_and_query, std::string_view body = "",
             std::vector<std::pair<std::string, std::string>> headers = {});
   Answer Post(std::string_view path, const kube::Json& object) {
