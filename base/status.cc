@@ -1,5 +1,6 @@
 #include "base/status.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -150,17 +151,19 @@ Status Invalid(std::string_view group, std::string_view kind, std::string_view n
   if (!group.empty()) {
     what.append(".").append(group);
   }
-  std::string list;
+  // What several fields say alike is said once; the causes keep all.
+  std::vector<std::string> texts;
   for (const StatusCause& cause : causes) {
-    if (!list.empty()) {
-      list += ", ";
+    std::string text = cause.field.empty() ? cause.message : cause.field + ": " + cause.message;
+    if (std::find(texts.begin(), texts.end(), text) == texts.end()) {
+      texts.push_back(std::move(text));
     }
-    if (!cause.field.empty()) {
-      list += cause.field + ": ";
-    }
-    list += cause.message;
   }
-  if (causes.size() > 1) {
+  std::string list;
+  for (const std::string& text : texts) {
+    list.append(list.empty() ? "" : ", ").append(text);
+  }
+  if (texts.size() > 1) {
     list = "[" + list + "]";
   }
   StatusDetails details;

@@ -70,14 +70,42 @@ void FieldErrors::NotFound(std::string field, const Json& value) {
   causes_.push_back({"FieldValueNotFound", "Not found: " + Shown(value), std::move(field)});
 }
 
-void FieldErrors::NotSupported(std::string field, const Json& value,
-                               const std::vector<std::string_view>& supported) {
+namespace {
+
+std::string SupportedText(const std::vector<std::string_view>& supported) {
   std::string detail;
   for (const std::string_view one : supported) {
     detail.append(detail.empty() ? "supported values: " : ", ").append(GoQuote(one));
   }
+  return detail;
+}
+
+}  // namespace
+
+void FieldErrors::NotSupported(std::string field, const Json& value,
+                               const std::vector<std::string_view>& supported) {
   causes_.push_back({"FieldValueNotSupported",
-                     WithDetail("Unsupported value: " + Shown(value), detail), std::move(field)});
+                     WithDetail("Unsupported value: " + Shown(value), SupportedText(supported)),
+                     std::move(field)});
+}
+
+void FieldErrors::InvalidShown(const FieldPath& field, std::string_view shown,
+                               std::string_view detail) {
+  causes_.push_back({"FieldValueInvalid",
+                     WithDetail("Invalid value: " + std::string(shown), detail), field.Text()});
+}
+
+void FieldErrors::NotSupportedShown(const FieldPath& field, std::string_view shown,
+                                    const std::vector<std::string_view>& supported) {
+  causes_.push_back(
+      {"FieldValueNotSupported",
+       WithDetail("Unsupported value: " + std::string(shown), SupportedText(supported)),
+       field.Text()});
+}
+
+void FieldErrors::DuplicateShown(const FieldPath& field, std::string_view shown) {
+  causes_.push_back(
+      {"FieldValueDuplicate", "Duplicate value: " + std::string(shown), field.Text()});
 }
 
 void FieldErrors::TooLong(std::string field, int bytes_max) {

@@ -72,6 +72,11 @@ class FieldErrors {
   void TooMany(const FieldPath& field, std::int64_t actual, std::int64_t max) {
     TooMany(field.Text(), actual, max);
   }
+  // The value is shown as given: where Kubernetes prints its own Go structures.
+  void InvalidShown(const FieldPath& field, std::string_view shown, std::string_view detail);
+  void NotSupportedShown(const FieldPath& field, std::string_view shown,
+                         const std::vector<std::string_view>& supported);
+  void DuplicateShown(const FieldPath& field, std::string_view shown);
   void Add(StatusCause cause) { causes_.push_back(std::move(cause)); }
 
   bool empty() const { return causes_.empty(); }

@@ -77,11 +77,11 @@ constexpr TableSpec kTables[] = {
     {"", "namespaces", "Name/string/name;Status/string;Age/string", cells::Namespace},
     {"", "events",
      "Last Seen/string;Type/string;Reason/string;Object/string;Subobject/string//1;"
-     "Source/string//1;Message/string;First Seen/string//1;Count/string//1;Name/string//1",
+     "Source/string//1;Message/string;First Seen/string//1;Count/string//1;Name/string/name/1",
      cells::Event},
     {"events.k8s.io", "events",
      "Last Seen/string;Type/string;Reason/string;Object/string;Subobject/string//1;"
-     "Source/string//1;Message/string;First Seen/string//1;Count/string//1;Name/string//1",
+     "Source/string//1;Message/string;First Seen/string//1;Count/string//1;Name/string/name/1",
      cells::Event},
     {"", "configmaps", "Name/string/name;Data/string;Age/string", cells::ConfigMap},
     {"", "secrets", "Name/string/name;Type/string;Data/string;Age/string", cells::Secret},

@@ -9,6 +9,9 @@
 
 namespace sublet::kube::defaults {
 
+// Counts the changes of a daemon set's template; has stood there since before apps/v1.
+inline constexpr char kTemplateGeneration[] = "deprecated.daemonset.template.generation";
+
 // Sets a member that is absent (or "" or 0: what Go cannot tell from absent).
 void SetIfAbsent(Json* object, std::string_view key, Json value);
 void SetIfEmpty(Json* object, std::string_view key, std::string_view value);
@@ -28,6 +31,7 @@ void ObjectFieldSelector(Json* selector);
 void Service(Json* service);
 void Secret(Json* secret);
 void Namespace(Json* object);
+void NodeSpec(Json* spec);
 void NodeStatus(Json* status);
 void LimitRangeItem(Json* item);
 void ReplicationController(Json* object);

@@ -37,6 +37,7 @@ constexpr Row kRows[] = {
     {"api.core.v1.Service", defaults::Service},
     {"api.core.v1.Secret", defaults::Secret},
     {"api.core.v1.Namespace", defaults::Namespace},
+    {"api.core.v1.NodeSpec", defaults::NodeSpec},
     {"api.core.v1.NodeStatus", defaults::NodeStatus},
     {"api.core.v1.LimitRangeItem", defaults::LimitRangeItem},
     {"api.core.v1.ReplicationController", defaults::ReplicationController},

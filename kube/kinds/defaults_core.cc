@@ -182,6 +182,9 @@ void PodSpec(Json* spec) {
   SetIfEmpty(spec, "restartPolicy", "Always");
   SetIfAbsent(spec, "securityContext", Json::object());
   SetIfAbsent(spec, "terminationGracePeriodSeconds", 30);
+  if (FindInt(*spec, {"terminationGracePeriodSeconds"}) < 0) {
+    (*spec)["terminationGracePeriodSeconds"] = 1;
+  }
   SetIfEmpty(spec, "schedulerName", "default-scheduler");
   // The deprecated name of the same field is always written beside it.
   if (const std::string account(FindString(*spec, {"serviceAccountName"})); !account.empty()) {
@@ -292,6 +295,19 @@ void Namespace(Json* object) {
     SetLabel(object, "kubernetes.io/metadata.name", name);
   }
   SetIfEmpty(&EnsureObject(object, "status"), "phase", "Active");
+}
+
+// One field has an old and a new form; the old one leads where they differ.
+void NodeSpec(Json* spec) {
+  const std::string cidr(FindString(*spec, {"podCIDR"}));
+  const Json* list = Find(*spec, {"podCIDRs"});
+  const bool listed = list != nullptr && list->is_array() && !list->empty();
+  if (!cidr.empty() && (!listed || (*list)[0] != cidr)) {
+    (*spec)["podCIDRs"] = Json::array({cidr});
+  } else if (cidr.empty() && listed) {
+    Json first = (*list)[0];
+    (*spec)["podCIDR"] = std::move(first);
+  }
 }
 
 void NodeStatus(Json* status) {

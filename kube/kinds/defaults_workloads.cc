@@ -20,6 +20,8 @@ void Deployment(Json* object) {
 }
 
 void DaemonSet(Json* object) {
+  Json& annotations = EnsureObject(&EnsureObject(object, "metadata"), "annotations");
+  SetIfAbsent(&annotations, kTemplateGeneration, "0");
   Json& spec = EnsureObject(object, "spec");
   Json& strategy = EnsureObject(&spec, "updateStrategy");
   SetIfEmpty(&strategy, "type", "RollingUpdate");
@@ -42,13 +44,18 @@ void StatefulSet(Json* object) {
   if (Json* rolling = Find(strategy, {"rollingUpdate"});
       rolling != nullptr && FindString(strategy, {"type"}) == "RollingUpdate") {
     SetIfAbsent(rolling, "partition", 0);
-    SetIfAbsent(rolling, "maxUnavailable", 1);
   }
   Json& retention = EnsureObject(&spec, "persistentVolumeClaimRetentionPolicy");
   SetIfEmpty(&retention, "whenDeleted", "Retain");
   SetIfEmpty(&retention, "whenScaled", "Retain");
   SetIfAbsent(&spec, "replicas", 1);
   SetIfAbsent(&spec, "revisionHistoryLimit", 10);
+  if (Json* claims = Find(spec, {"volumeClaimTemplates"}); claims != nullptr && claims->is_array()) {
+    for (Json& claim : *claims) {
+      claim["apiVersion"] = "v1";
+      claim["kind"] = "PersistentVolumeClaim";
+    }
+  }
 }
 
 void ReplicaSet(Json* object) { SetIfAbsent(&EnsureObject(object, "spec"), "replicas", 1); }

@@ -138,6 +138,7 @@ struct Kind {
   bool has_status = false;      // /status exists, so main writes ignore status
   bool keeps_status_on_create = false;  // Node: who registers one brings its status
   bool has_generation = false;  // metadata.generation counts spec changes
+  bool generation_starts_absent = false;  // CSIDriver
   bool annotations_raise_generation = false;  // Deployment
   bool allow_unconditional_update = true;
   bool allow_create_on_update = false;
@@ -148,6 +149,8 @@ struct Kind {
   std::shared_ptr<const Strategy> strategy = std::make_shared<Strategy>();
 
   std::string ApiVersion() const { return gvk.ApiVersion(); }
+  // Which group is named when an object is invalid: that of the stored form.
+  const std::string& error_group() const { return is_custom ? gvk.group : stored_as.group; }
   ResourceName resource_name() const { return {gvk.group, resource}; }
   bool HasVerb(std::string_view verb) const;
   const Subresource* FindSubresource(std::string_view name) const;

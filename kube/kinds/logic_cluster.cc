@@ -40,8 +40,29 @@ void PrepareVolumeCreate(const WriteContext& context, Json* object) {
                          {"lastPhaseTransitionTime", FormatTime(context.now)}};
 }
 
+// One field has two names: each fills the other. The old one takes claims and snapshots only.
 void PrepareClaimCreate(const WriteContext&, Json* object) {
   (*object)["status"] = {{"phase", "Pending"}};
+  Json& spec = EnsureObject(object, "spec");
+  const Json* source = Find(spec, {"dataSource"});
+  const Json* reference = Find(spec, {"dataSourceRef"});
+  if (source != nullptr && reference == nullptr) {
+    const std::string_view kind = FindString(*source, {"kind"});
+    const std::string_view group = FindString(*source, {"apiGroup"});
+    const bool known = (kind == "PersistentVolumeClaim" && group.empty()) ||
+                       (kind == "VolumeSnapshot" && group == "snapshot.storage.k8s.io");
+    if (known) {
+      Json copy = *source;
+      spec["dataSourceRef"] = std::move(copy);
+    } else {
+      EraseMember(&spec, "dataSource");
+    }
+  } else if (reference != nullptr && source == nullptr &&
+             FindString(*reference, {"namespace"}).empty()) {
+    Json copy = *reference;
+    EraseMember(&copy, "namespace");
+    spec["dataSource"] = std::move(copy);
+  }
 }
 
 void PrepareServiceAccount(const WriteContext&, Json* object) {

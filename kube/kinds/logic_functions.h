@@ -7,12 +7,19 @@ namespace sublet::kube::logic {
 
 // Pods (logic_pod.cc)
 void PreparePodCreate(const WriteContext& context, Json* pod);
-void PreparePodUpdate(const WriteContext& context, const Json& old, Json* pod);
 void PreparePodStatus(const WriteContext& context, const Json& old, Json* pod);
 void PreparePodSubresource(std::string_view subresource, const WriteContext& context,
                            const Json& old, Json* pod);
 // "Guaranteed", "Burstable" or "BestEffort".
 std::string_view QosClassOf(const Json& pod_spec);
+
+// Daemon sets (logic_job.cc): the annotation that counts changes of the template.
+void PrepareDaemonSetCreate(const WriteContext& context, Json* object);
+void PrepareDaemonSetUpdate(const WriteContext& context, const Json& old, Json* object);
+
+// Stateful sets (logic_job.cc): maxUnavailable belongs to a feature that is off in this version.
+void PrepareStatefulSetCreate(const WriteContext& context, Json* object);
+void PrepareStatefulSetUpdate(const WriteContext& context, const Json& old, Json* object);
 
 // Jobs (logic_job.cc)
 void PrepareJobCreate(const WriteContext& context, Json* job);

@@ -37,6 +37,48 @@ void Look(const Json& container, QosFacts* facts) {
   }
 }
 
+// The pod's own values of the named labels become conditions of a term's selector.
+void AddLabelKeys(const Json& labels, const char* keys, const char* verb, Json* term) {
+  Json* selector = Find(*term, {"labelSelector"});
+  const Json* list = Find(*term, {keys});
+  if (selector == nullptr || !selector->is_object() || list == nullptr || !list->is_array()) {
+    return;
+  }
+  for (const Json& key : *list) {
+    const std::string name = key.is_string() ? key.get<std::string>() : "";
+    if (const Json* value = Find(labels, {name})) {
+      EnsureArray(selector, "matchExpressions")
+          .push_back({{"key", name}, {"operator", verb}, {"values", Json::array({*value})}});
+    }
+  }
+}
+
+void SelectOwnLabels(const Json& labels, Json* spec) {
+  const auto each = [](Json* list, const auto& visit) {
+    if (list != nullptr && list->is_array()) {
+      for (Json& item : *list) {
+        visit(&item);
+      }
+    }
+  };
+  const auto term = [&labels](Json* item) {
+    AddLabelKeys(labels, "matchLabelKeys", "In", item);
+    AddLabelKeys(labels, "mismatchLabelKeys", "NotIn", item);
+  };
+  for (const char* affinity : {"podAffinity", "podAntiAffinity"}) {
+    each(Find(*spec, {"affinity", affinity, "preferredDuringSchedulingIgnoredDuringExecution"}),
+         [&](Json* item) {
+           if (Json* inner = Find(*item, {"podAffinityTerm"})) {
+             term(inner);
+           }
+         });
+    each(Find(*spec, {"affinity", affinity, "requiredDuringSchedulingIgnoredDuringExecution"}),
+         term);
+  }
+  each(Find(*spec, {"topologySpreadConstraints"}),
+       [&](Json* item) { AddLabelKeys(labels, "matchLabelKeys", "In", item); });
+}
+
 }  // namespace
 
 std::string_view QosClassOf(const Json& spec) {
@@ -74,13 +116,13 @@ void PreparePodCreate(const WriteContext& context, Json* pod) {
                       {"reason", "SchedulingGated"},
                       {"message", "Scheduling is blocked due to non-empty scheduling gates"},
                       {"lastProbeTime", nullptr},
-                      {"lastTransitionTime", nullptr},
-                      {"observedGeneration", 1}}});
+                      {"lastTransitionTime", FormatTime(context.now)}}});
   }
-  (void)context;
+  if (Json* own = Find(*pod, {"spec"})) {
+    const Json* labels = Find(*pod, {"metadata", "labels"});
+    SelectOwnLabels(labels == nullptr ? none : *labels, own);
+  }
 }
-
-void PreparePodUpdate(const WriteContext&, const Json&, Json*) {}
 
 void PreparePodStatus(const WriteContext&, const Json& old, Json* pod) {
   // Only the kubelet's side may be told: a write of the status neither deletes nor adopts.

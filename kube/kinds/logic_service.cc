@@ -1,4 +1,5 @@
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "kube/kinds/logic_functions.h"
 #include "kube/object.h"
@@ -90,6 +91,17 @@ void KeepAllocated(const Json& old, Json* service) {
   }
 }
 
+std::set<std::int64_t> PortsOnNodes(const Json& service) {
+  std::set<std::int64_t> numbers;
+  if (const Json* ports = Find(service, {"spec", "ports"}); ports != nullptr && ports->is_array()) {
+    for (const Json& port : *ports) {
+      numbers.insert(FindInt(port, {"nodePort"}));
+    }
+  }
+  numbers.erase(0);
+  return numbers;
+}
+
 // Fields that mean nothing for the new type go, when they are what they were before.
 void DropForType(const Json& old, Json* service) {
   Json& spec = EnsureObject(service, "spec");
@@ -114,8 +126,9 @@ void DropForType(const Json& old, Json* service) {
   if (external(old) && !external(*service) && unchanged("externalTrafficPolicy")) {
     EraseMember(&spec, "externalTrafficPolicy");
   }
-  if (NeedsNodePort(old) && !NeedsNodePort(*service) && unchanged("ports")) {
-    for (Json& port : spec["ports"]) {
+  if (NeedsNodePort(old) && !NeedsNodePort(*service) &&
+      PortsOnNodes(old) == PortsOnNodes(*service)) {
+    for (Json& port : EnsureArray(&spec, "ports")) {
       EraseMember(&port, "nodePort");
     }
   }

@@ -19,6 +19,7 @@ enum RowFlag : unsigned {
   kScale = 16,
   kAnnotationsCount = 32,  // generation counts changes of annotations too
   kKeepsStatus = 64,       // a create may bring a status
+  kGenerationOnUpdate = 128,  // counts changes but starts absent
 };
 
 struct Row {
@@ -38,8 +39,9 @@ constexpr Row kRows[] = {
     {"", "namespaces", 0, &IsDns1123Label},
     {"", "nodes", kKeepsStatus},
     {"", "pods", kGeneration},
+    {"", "podtemplates", kGeneration},
     {"", "replicationcontrollers", kGeneration | kScale},
-    {"", "services", kCreateOnUpdate, &IsDns1035Label},
+    {"", "services", kCreateOnUpdate, &IsDns1123Label},
     {"admissionregistration.k8s.io", "mutatingadmissionpolicies", kGeneration | kNeedsVersion},
     {"admissionregistration.k8s.io", "mutatingadmissionpolicybindings", kGeneration | kNeedsVersion},
     {"admissionregistration.k8s.io", "mutatingwebhookconfigurations", kGeneration | kNeedsVersion},
@@ -53,14 +55,13 @@ constexpr Row kRows[] = {
     {"apps", "daemonsets", kGeneration},
     {"apps", "deployments", kGeneration | kScale | kAnnotationsCount},
     {"apps", "replicasets", kGeneration | kScale},
-    {"apps", "statefulsets", kGeneration | kScale},
+    {"apps", "statefulsets", kGeneration | kScale, &IsDns1123Label},
     {"authentication.k8s.io", "selfsubjectreviews", kNoMetadata},
     {"authentication.k8s.io", "tokenreviews", kNoMetadata},
     {"authorization.k8s.io", "localsubjectaccessreviews", kNoMetadata},
     {"authorization.k8s.io", "selfsubjectaccessreviews", kNoMetadata},
     {"authorization.k8s.io", "selfsubjectrulesreviews", kNoMetadata},
     {"authorization.k8s.io", "subjectaccessreviews", kNoMetadata},
-    {"autoscaling", "horizontalpodautoscalers", kGeneration},
     {"batch", "cronjobs", kGeneration},
     {"batch", "jobs", kGeneration},
     {"coordination.k8s.io", "leases", kCreateOnUpdate | kNeedsVersion},
@@ -71,17 +72,16 @@ constexpr Row kRows[] = {
     {"networking.k8s.io", "ingressclasses", kGeneration},
     {"networking.k8s.io", "ingresses", kGeneration},
     {"networking.k8s.io", "networkpolicies", kGeneration},
-    {"networking.k8s.io", "servicecidrs", kGeneration},
     {"node.k8s.io", "runtimeclasses", kCreateOnUpdate | kNeedsVersion},
     {"policy", "poddisruptionbudgets", kGeneration | kNeedsVersion},
     {"rbac.authorization.k8s.io", "clusterrolebindings", kCreateOnUpdate, &IsPathSegmentName},
     {"rbac.authorization.k8s.io", "clusterroles", kCreateOnUpdate, &IsPathSegmentName},
     {"rbac.authorization.k8s.io", "rolebindings", kCreateOnUpdate, &IsPathSegmentName},
     {"rbac.authorization.k8s.io", "roles", kCreateOnUpdate, &IsPathSegmentName},
-    {"resource.k8s.io", "resourceclaims", kGeneration},
+    {"resource.k8s.io", "deviceclasses", kGeneration},
     {"resource.k8s.io", "resourceslices", kGeneration},
     {"scheduling.k8s.io", "priorityclasses", kGeneration},
-    {"storage.k8s.io", "csidrivers", kGeneration | kNeedsVersion},
+    {"storage.k8s.io", "csidrivers", kGenerationOnUpdate | kNeedsVersion},
     {"storage.k8s.io", "csinodes", kNeedsVersion},
     {"storage.k8s.io", "csistoragecapacities", kNeedsVersion},
     {"storage.k8s.io", "volumeattachments", kNeedsVersion},
@@ -98,7 +98,8 @@ std::vector<std::string> SplitList(std::string_view text) {
 }
 
 void ApplyRow(const Row& row, Kind* kind) {
-  kind->has_generation = (row.flags & kGeneration) != 0;
+  kind->has_generation = (row.flags & (kGeneration | kGenerationOnUpdate)) != 0;
+  kind->generation_starts_absent = (row.flags & kGenerationOnUpdate) != 0;
   kind->allow_unconditional_update = (row.flags & kNeedsVersion) == 0;
   kind->allow_create_on_update = (row.flags & kCreateOnUpdate) != 0;
   kind->has_metadata = (row.flags & kNoMetadata) == 0;

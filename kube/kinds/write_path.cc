@@ -288,7 +288,7 @@ Result<void> BeforeCreate(const Kind& kind, const WriteContext& context, Json* o
   if (kind.has_status && !kind.keeps_status_on_create) {
     ClearStatus(kind, object);
   }
-  if (kind.has_generation) {
+  if (kind.has_generation && !kind.generation_starts_absent) {
     (*object)["metadata"]["generation"] = 1;
   }
   kind.strategy->PrepareCreate(context, object);
@@ -296,7 +296,7 @@ Result<void> BeforeCreate(const Kind& kind, const WriteContext& context, Json* o
   ValidateObjectMeta(kind, *object, &errors);
   kind.strategy->ValidateCreate(*object, &errors);
   if (!errors.empty()) {
-    return Invalid(kind.gvk.group, kind.gvk.kind, NameOf(*object), errors.Take());
+    return Invalid(kind.error_group(), kind.gvk.kind, NameOf(*object), errors.Take());
   }
   kind.strategy->Warn(*object, nullptr, warnings);
   return Ok();
@@ -353,7 +353,7 @@ Result<void> BeforeUpdate(const Kind& kind, const WriteContext& context,
     kind.strategy->ValidateSubresource(subresource, *object, old, &errors);
   }
   if (!errors.empty()) {
-    return Invalid(kind.gvk.group, kind.gvk.kind, NameOf(*object), errors.Take());
+    return Invalid(kind.error_group(), kind.gvk.kind, NameOf(*object), errors.Take());
   }
   if (subresource.empty()) {
     kind.strategy->Warn(*object, &old, warnings);

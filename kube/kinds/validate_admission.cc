@@ -1,0 +1,161 @@
+// Webhook configurations and certificate signing requests.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "kube/base64.h"
+#include "kube/kinds/validate_common.h"
+#include "kube/kinds/validate_kinds.h"
+
+namespace sublet::kube::validate {
+namespace {
+
+void ClientConfig(const Path& path, const Json& config, FieldErrors* errors) {
+  const bool url = Has(config, "url");
+  const bool service = Has(config, "service");
+  if (url == service) {
+    errors->Required(path, "exactly one of url or service is required");
+    return;
+  }
+  if (url) {
+    const std::string text = Str(config, "url");
+    const std::size_t colon = text.find("://");
+    const std::string scheme = colon == std::string::npos ? "" : text.substr(0, colon);
+    if (scheme != "https") {
+      errors->Invalid(path.Child("url"), scheme,
+                      "'https' is the only allowed URL scheme; desired format: "
+                      "https://host[/path]");
+    } else if (text.size() == colon + 3) {
+      errors->Invalid(path.Child("url"), "",
+                      "host must be specified; desired format: https://host[/path]");
+    }
+    return;
+  }
+  const Json& reference = Get(config, "service");
+  const Path at = path.Child("service");
+  for (const char* field : {"name", "namespace"}) {
+    if (Str(reference, field).empty()) {
+      errors->Required(at.Child(field));
+    }
+  }
+  const std::int64_t port = FindInt(reference, {"port"}, 443);
+  errors->InvalidEach(at.Child("port"), port, IsPortNumber(port));
+}
+
+bool Holds(const Json& rule, const char* key, std::string_view value) {
+  const auto& items = Items(rule, key);
+  return std::find(items.begin(), items.end(), value) != items.end();
+}
+
+void Rule(const Path& at, const Json& rule, FieldErrors* errors) {
+  const auto required = [&](const char* key) {
+    if (Items(rule, key).empty()) {
+      errors->Required(at.Child(key));
+    }
+  };
+  const auto alone = [&](const char* key, std::string_view star, std::string_view others) {
+    if (Items(rule, key).size() > 1 && Holds(rule, key, star)) {
+      errors->Invalid(at.Child(key), Get(rule, key),
+                      "if '" + std::string(star) + "' is present, must not specify other " +
+                          std::string(others));
+    }
+  };
+  required("operations");
+  alone("operations", "*", "operations");
+  const Path operations = at.Child("operations");
+  std::size_t index = 0;
+  for (const Json& operation : Items(rule, "operations")) {
+    OneOf(operations.Index(index++), operation.get<std::string>(),
+          {"*", "CONNECT", "CREATE", "DELETE", "UPDATE"}, true, errors);
+  }
+  required("apiGroups");
+  alone("apiGroups", "*", "API groups");
+  required("apiVersions");
+  alone("apiVersions", "*", "API versions");
+  required("resources");
+  alone("resources", "*/*", "resources");
+}
+
+void Webhook(const Path& at, const Json& hook, FieldErrors* errors) {
+  const std::string name = Str(hook, "name");
+  if (name.empty()) {
+    errors->Required(at.Child("name"));
+  } else if (const Problems problems = IsDns1123Subdomain(name); !problems.empty()) {
+    errors->Invalid(at.Child("name"), name, Join(problems, ","));
+  } else if (std::count(name.begin(), name.end(), '.') < 2) {
+    errors->Invalid(at.Child("name"), name,
+                    "should be a domain with at least three segments separated by dots");
+  }
+  const Path rules = at.Child("rules");
+  std::size_t index = 0;
+  for (const Json& rule : Items(hook, "rules")) {
+    Rule(rules.Index(index++), rule, errors);
+  }
+  OneOf(at.Child("failurePolicy"), Str(hook, "failurePolicy"), {"Fail", "Ignore"}, false, errors);
+  OneOf(at.Child("matchPolicy"), Str(hook, "matchPolicy"), {"Equivalent", "Exact"}, false, errors);
+  const std::string effects = Str(hook, "sideEffects");
+  if (effects.empty()) {
+    errors->Required(at.Child("sideEffects"), "must specify one of None, NoneOnDryRun");
+  } else {
+    OneOf(at.Child("sideEffects"), effects, {"None", "NoneOnDryRun"}, true, errors);
+  }
+  const std::int64_t timeout = FindInt(hook, {"timeoutSeconds"}, 10);
+  if (timeout < 1 || timeout > 30) {
+    errors->Invalid(at.Child("timeoutSeconds"), timeout,
+                    "the timeout value must be between 1 and 30 seconds");
+  }
+  for (const char* selector : {"namespaceSelector", "objectSelector"}) {
+    LabelSelector(at.Child(selector), Get(hook, selector), errors);
+  }
+  const Path config = at.Child("clientConfig");
+  ClientConfig(config, Get(hook, "clientConfig"), errors);
+  if (Items(hook, "admissionReviewVersions").empty()) {
+    errors->Required(at.Child("admissionReviewVersions"), "must specify one of v1, v1beta1");
+  }
+}
+
+}  // namespace
+
+void Webhooks(const Json& object, FieldErrors* errors) {
+  const Path webhooks("webhooks");
+  std::set<std::string> names;
+  std::size_t index = 0;
+  for (const Json& hook : Items(object, "webhooks")) {
+    const Path at = webhooks.Index(index++);
+    Webhook(at, hook, errors);
+    const std::string name = Str(hook, "name");
+    if (!name.empty() && !names.insert(name).second) {
+      errors->Duplicate(at.Child("name"), name);
+    }
+  }
+}
+
+void WebhooksUpdate(const Json& object, const Json&, FieldErrors* errors) {
+  Webhooks(object, errors);
+}
+
+void CertificateSigningRequest(const Json& object, FieldErrors* errors) {
+  const Json& spec = Get(object, "spec");
+  const Path path("spec");
+  const std::string request = DecodeBase64(Str(spec, "request")).value_or("");
+  if (request.find("-----BEGIN CERTIFICATE REQUEST-----") == std::string::npos) {
+    errors->Invalid(path.Child("request"), Str(spec, "request"),
+                    "PEM block type must be CERTIFICATE REQUEST");
+  }
+  if (Items(spec, "usages").empty()) {
+    errors->Required(path.Child("usages"));
+  }
+  const std::string signer = Str(spec, "signerName");
+  const std::size_t slash = signer.find('/');
+  if (signer.empty()) {
+    errors->Required(path.Child("signerName"));
+  } else if (slash == std::string::npos || slash + 1 == signer.size()) {
+    errors->Invalid(path.Child("signerName"), signer,
+                    "must be a fully qualified domain and path of the form "
+                    "'example.com/signer-name'");
+  } else {
+    Check(path.Child("signerName"), signer.substr(0, slash), &IsDns1123Subdomain, errors);
+  }
+}
+
+}  // namespace sublet::kube::validate

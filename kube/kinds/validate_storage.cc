@@ -1,0 +1,252 @@
+// Volumes, claims and storage classes.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "kube/kinds/validate_common.h"
+#include "kube/kinds/validate_kinds.h"
+#include "kube/object.h"
+#include "kube/quantity.h"
+
+namespace sublet::kube::validate {
+namespace {
+
+const Path kSpec("spec");
+
+void AccessModes(const Path& path, const Json& spec, FieldErrors* errors) {
+  bool once_pod = false;
+  bool other = false;
+  for (const Json& mode : Items(spec, "accessModes")) {
+    const std::string text = mode.get<std::string>();
+    OneOf(path.Child("accessModes"), text,
+          {"ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"}, true, errors);
+    once_pod |= text == "ReadWriteOncePod";
+    other |= text != "ReadWriteOncePod";
+  }
+  if (once_pod && other) {
+    errors->Forbidden(path.Child("accessModes"),
+                      "may not use ReadWriteOncePod with other access modes");
+  }
+}
+
+void VolumeMode(const Path& path, const Json& spec, FieldErrors* errors) {
+  if (Has(spec, "volumeMode")) {
+    OneOf(path.Child("volumeMode"), Str(spec, "volumeMode"), {"Block", "Filesystem"}, true, errors);
+  }
+}
+
+constexpr std::string_view kSources[] = {
+    "hostPath",   "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "nfs",
+    "rbd",        "quobyte",           "cephfs",               "iscsi",     "cinder",
+    "fc",         "flocker",           "flexVolume",           "azureFile", "vsphereVolume",
+    "azureDisk",  "photonPersistentDisk", "portworxVolume",    "scaleIO",   "local",
+    "storageos",  "csi"};
+
+void VolumeSources(const Json& spec, FieldErrors* errors) {
+  int kinds = 0;
+  for (const std::string_view kind : kSources) {
+    const Json& source = Get(spec, kind);
+    if (!source.is_object()) {
+      continue;
+    }
+    const Path at = kSpec.Child(kind);
+    if (kinds++ > 0) {
+      errors->Forbidden(at, "may not specify more than 1 volume type");
+    } else if (kind == "hostPath" || kind == "local") {
+      const std::string path = Str(source, "path");
+      if (path.empty()) {
+        errors->Required(at.Child("path"));
+      } else {
+        NoBacksteps(at.Child("path"), path, errors);
+      }
+    } else if (kind == "nfs") {
+      for (const char* field : {"server", "path"}) {
+        if (Str(source, field).empty()) {
+          errors->Required(at.Child(field));
+        }
+      }
+      if (!Str(source, "path").empty() && !Str(source, "path").starts_with('/')) {
+        errors->Invalid(at.Child("path"), Str(source, "path"), "must be an absolute path");
+      }
+    } else if (kind == "csi") {
+      CheckRequired(at.Child("driver"), Str(source, "driver"), &IsDns1123Subdomain, errors);
+      if (Str(source, "volumeHandle").empty()) {
+        errors->Required(at.Child("volumeHandle"));
+      }
+    }
+  }
+  if (kinds == 0) {
+    errors->Required(kSpec, "must specify a volume type");
+  }
+  if (Str(Get(spec, "hostPath"), "path") == "/" &&
+      Str(spec, "persistentVolumeReclaimPolicy") == "Recycle") {
+    errors->Forbidden(kSpec.Child("persistentVolumeReclaimPolicy"),
+                      "may not be 'recycle' for a hostPath mount of '/'");
+  }
+}
+
+void Capacity(const Json& spec, FieldErrors* errors) {
+  const Json& capacity = Get(spec, "capacity");
+  const Path path = kSpec.Child("capacity");
+  const bool empty = !capacity.is_object() || capacity.empty();
+  if (empty) {
+    errors->Required(path);
+  }
+  if (empty || !Has(capacity, "storage") || capacity.size() > 1) {
+    errors->NotSupported(path, empty ? Json::object() : capacity, {"storage"});
+  }
+  if (empty) {
+    return;
+  }
+  for (const auto& [name, value] : capacity.items()) {
+    const Path at = path.Key(name);
+    const std::string text = value.get<std::string>();
+    const Quantity quantity = Quantity::ParseOrZero(text);
+    if (quantity.Value() < 0) {
+      errors->Invalid(at, quantity.Value(), "must be a valid resource quantity");
+    }
+    if (quantity.Sign() <= 0) {
+      errors->Invalid(at, text, "must be greater than zero");
+    }
+  }
+}
+
+}  // namespace
+
+void ClaimSpec(const Path& path, const Json& spec, FieldErrors* errors) {
+  if (Items(spec, "accessModes").empty()) {
+    errors->Required(path.Child("accessModes"), "at least 1 access mode is required");
+  }
+  if (const Json& selector = Get(spec, "selector"); selector.is_object()) {
+    const Path at = path.Child("selector");
+    LabelSelector(at, selector, errors);
+  }
+  AccessModes(path, spec, errors);
+  const std::string storage = Str(Get(Get(spec, "resources"), "requests"), "storage");
+  const Path resources = path.Child("resources");
+  if (storage.empty()) {
+    errors->Required(resources.Key("storage"));
+  } else if (Quantity::ParseOrZero(storage).Sign() <= 0) {
+    errors->Invalid(resources.Key("storage"), storage, "must be greater than zero");
+  }
+  if (const std::string name = Str(spec, "storageClassName"); !name.empty()) {
+    Check(path.Child("storageClassName"), name, &IsDns1123Subdomain, errors);
+  }
+  VolumeMode(path, spec, errors);
+}
+
+void PersistentVolume(const Json& object, FieldErrors* errors) {
+  const Json& spec = Get(object, "spec");
+  if (Items(spec, "accessModes").empty()) {
+    errors->Required(kSpec.Child("accessModes"));
+  }
+  AccessModes(kSpec, spec, errors);
+  Capacity(spec, errors);
+  OneOf(kSpec.Child("persistentVolumeReclaimPolicy"), Str(spec, "persistentVolumeReclaimPolicy"),
+        {"Delete", "Recycle", "Retain"}, false, errors);
+  if (const Json& affinity = Get(spec, "nodeAffinity"); affinity.is_object()) {
+    const Path at = kSpec.Child("nodeAffinity");
+    if (!Has(affinity, "required")) {
+      errors->Required(at.Child("required"), "must specify required node constraints");
+    } else {
+      const Path required = at.Child("required");
+      NodeSelector(required, Get(affinity, "required"), errors);
+    }
+  }
+  VolumeSources(spec, errors);
+  if (const std::string name = Str(spec, "storageClassName"); !name.empty()) {
+    Check(kSpec.Child("storageClassName"), name, &IsDns1123Subdomain, errors);
+  }
+  VolumeMode(kSpec, spec, errors);
+}
+
+void PersistentVolumeUpdate(const Json& object, const Json& old, FieldErrors* errors) {
+  PersistentVolume(object, errors);
+  const Json& spec = Get(object, "spec");
+  const Json& before = Get(old, "spec");
+  for (const std::string_view kind : kSources) {
+    if (!SameMember(spec, before, kind)) {
+      errors->Forbidden(kSpec.Child("persistentvolumesource"),
+                        "spec.persistentvolumesource is immutable after creation\n");
+      break;
+    }
+  }
+  if (Get(spec, "volumeMode") != Get(before, "volumeMode")) {
+    errors->Invalid(Path("volumeMode"), Get(spec, "volumeMode"), kImmutable);
+  }
+}
+
+void PersistentVolumeClaim(const Json& object, FieldErrors* errors) {
+  ClaimSpec(kSpec, Get(object, "spec"), errors);
+}
+
+void PersistentVolumeClaimUpdate(const Json& object, const Json& old, FieldErrors* errors) {
+  PersistentVolumeClaim(object, errors);
+  Json spec = Get(object, "spec");
+  const Json& before = Get(old, "spec");
+  // Binding sets the volume once.
+  if (Str(before, "volumeName").empty()) {
+    EraseMember(&spec, "volumeName");
+  }
+  if (FindString(object, {"status", "phase"}) == "Bound") {
+    if (const Json* requests = Find(before, {"resources", "requests"})) {
+      EnsureObject(&spec, "resources")["requests"] = *requests;
+    }
+    for (const char* field : {"volumeAttributesClassName"}) {
+      if (Has(before, field)) {
+        spec[field] = Get(before, field);
+      } else {
+        EraseMember(&spec, field);
+      }
+    }
+  }
+  if (Str(before, "storageClassName").empty() && !Has(before, "storageClassName")) {
+    EraseMember(&spec, "storageClassName");  // a default class may come later
+  }
+  if (spec != before) {
+    errors->Forbidden(kSpec,
+                      "spec is immutable after creation except resources.requests and "
+                      "volumeAttributesClassName for bound claims\n");
+  }
+  const auto size = [](const Json& one, const char* where) {
+    return Quantity::ParseOrZero(Str(Get(one, where), "storage"));
+  };
+  const Quantity now = size(Get(Get(object, "spec"), "resources"), "requests");
+  const Quantity then = size(Get(before, "resources"), "requests");
+  const Quantity actual = size(Get(old, "status"), "capacity");
+  if (now < then && now <= actual) {
+    const Path resources = kSpec.Child("resources");
+    const Path requests = resources.Child("requests");
+    errors->Forbidden(requests.Child("storage"), "field can not be less than status.capacity");
+  }
+  if (Get(Get(object, "spec"), "volumeMode") != Get(before, "volumeMode")) {
+    errors->Invalid(Path("volumeMode"), Get(Get(object, "spec"), "volumeMode"), kImmutable);
+  }
+}
+
+void StorageClass(const Json& object, FieldErrors* errors) {
+  std::string provisioner = Str(object, "provisioner");
+  std::transform(provisioner.begin(), provisioner.end(), provisioner.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  CheckRequired(Path("provisioner"), provisioner, &IsQualifiedName, errors);
+  if (const Json& parameters = Get(object, "parameters"); parameters.is_object()) {
+    for (const auto& [key, value] : parameters.items()) {
+      if (key.empty()) {
+        errors->Invalid(Path("parameters"), key, "field can not be empty.");
+      }
+    }
+  }
+  OneOf(Path("reclaimPolicy"), Str(object, "reclaimPolicy"), {"Delete", "Retain"}, false, errors);
+  OneOf(Path("volumeBindingMode"), Str(object, "volumeBindingMode"),
+        {"Immediate", "WaitForFirstConsumer"}, true, errors);
+}
+
+void StorageClassUpdate(const Json& object, const Json& old, FieldErrors* errors) {
+  StorageClass(object, errors);
+  for (const char* field : {"parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"}) {
+    if (!SameMember(object, old, field)) {
+      errors->Invalid(Path(field), Get(object, field), kImmutable);
+    }
+  }
+}
+
+}  // namespace sublet::kube::validate
