@@ -97,6 +97,18 @@ class WritePath : public ::testing::Test {
  protected:
   KindPtr config_map_ = FindBuiltinResource("", "v1", "configmaps");
   KindPtr deployment_ = FindBuiltinResource("apps", "v1", "deployments");
+  // A whole deployment with its defaults; `metadata` and `replicas` as given.
+  Json Deployment(const char* metadata, int replicas, const char* status) const {
+    Json object = Json::parse(R"({"apiVersion":"apps/v1","kind":"Deployment","spec":{
+        "selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},
+        "spec":{"containers":[{"name":"c","image":"i"}]}}}})");
+    object["metadata"] = Json::parse(metadata);
+    object["spec"]["replicas"] = replicas;
+    object["status"] = Json::parse(status);
+    deployment_->strategy->Default(&object);
+    return object;
+  }
+
   WriteContext context_{.now = *ParseTime("2026-01-01T00:00:00Z"), .namespace_name = "n"};
   std::vector<std::string> warnings_;
 };
@@ -143,11 +155,10 @@ TEST_F(WritePath, CreateErrorsAreKubernetes) {
 }
 
 TEST_F(WritePath, UpdateKeepsSystemFieldsAndCountsGenerations) {
-  Json old = Json::parse(R"({"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d",
-      "namespace":"n","uid":"u","creationTimestamp":"2025-01-01T00:00:00Z","generation":3,
-      "resourceVersion":"5"},"spec":{"replicas":1},"status":{"replicas":1}})");
-  Json object = Json::parse(R"({"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d",
-      "generation":9,"resourceVersion":"5"},"spec":{"replicas":1},"status":{"replicas":7}})");
+  Json old = Deployment(R"({"name":"d","namespace":"n","uid":"u","generation":3,
+      "creationTimestamp":"2025-01-01T00:00:00Z","resourceVersion":"5"})", 1, R"({"replicas":1})");
+  Json object = Deployment(R"({"name":"d","generation":9,"resourceVersion":"5"})", 1,
+                           R"({"replicas":7})");
   Json same = object;
   ASSERT_TRUE(BeforeUpdate(*deployment_, context_, "", old, &same, &warnings_).ok());
   EXPECT_TRUE(IsUnchanged(old, same)) << same;
@@ -166,7 +177,7 @@ TEST_F(WritePath, UpdateKeepsSystemFieldsAndCountsGenerations) {
 }
 
 TEST_F(WritePath, NoNewFinalizersWhileDeleting) {
-  Json old = Json::parse(R"({"metadata":{"name":"a","namespace":"n","uid":"u","generation":1}})");
+  Json old = Deployment(R"({"name":"a","namespace":"n","uid":"u","generation":1})", 1, "{}");
   MarkDeleting(*deployment_, context_.now, 30, &old);
   EXPECT_EQ(FindString(old, {"metadata", "deletionTimestamp"}), "2026-01-01T00:00:30Z");
   EXPECT_EQ(GenerationOf(old), 2);
