@@ -2,12 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "controllers/daemon_pods.h"
 #include "kube/object.h"
 
 namespace sublet::controllers::testing {
@@ -45,46 +43,13 @@ Cluster::Cluster(node::SimulateOptions options)
   nodes_->Start();
   EXPECT_TRUE(nodes_->WaitRegistered(After(kPatience)));
   EXPECT_TRUE(AwaitOne("v1/serviceaccounts", "default", [](const Json& account) { return !account.is_null(); }));
-  BindPods();
 }
 
 Cluster::~Cluster() {
-  informers_->Stop();
   nodes_->Stop();
   plane_->Stop();
   plane_.reset();
   std::filesystem::remove_all(folder_);
-}
-
-void Cluster::BindPods() {
-  informers_ = std::make_unique<client::InformerFactory>(client_);
-  client::Informer& pods = informers_->For({.resource = {"", "v1", "pods"}});
-  pods.AddHandler([this, next = std::make_shared<int>(0)](const client::ObjectPtr&,
-                                                         const client::ObjectPtr& pod) {
-    if (!pod || pod->deleting()) {
-      return;
-    }
-    const auto value = pod->Parse();
-    if (!value.ok() || !kube::FindString(*value, {"spec", "nodeName"}).empty()) {
-      return;
-    }
-    const std::string wanted = DaemonNodeOf(*value);
-    const std::string node = wanted.empty() ? "sim-" + std::to_string((*next)++ % 2) : wanted;
-    const client::Target target{{"", "v1", "pods"}, pod->key.namespace_name, pod->key.name, "binding"};
-    const auto bound = client_.Create(target, {{"apiVersion", "v1"},
-                                               {"kind", "Binding"},
-                                               {"metadata", {{"name", pod->key.name}}},
-                                               {"target", {{"kind", "Node"}, {"name", node}}}});
-    // A server without that subresource takes the node's name in the pod itself.
-    if (!bound.ok() && (bound.error().Is(Reason::kNotFound) ||
-                        bound.error().Is(Reason::kMethodNotAllowed))) {
-      client::Target whole = target;
-      whole.subresource = "";
-      static_cast<void>(
-          client_.Patch(whole, client::PatchType::kMerge, {{"spec", {{"nodeName", node}}}}).ok());
-    }
-  });
-  informers_->Start();
 }
 
 client::Target Cluster::TargetOf(const std::string& path, const std::string& name,

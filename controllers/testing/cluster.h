@@ -1,12 +1,11 @@
-// Cluster: a whole control plane in a temporary folder, with simulated nodes and a binder that puts
-// every pod on a node that fits its affinity, so that controllers are tried on the real pipeline.
+// Cluster: a whole control plane in a temporary folder, scheduler included, with simulated nodes, so
+// that controllers are tried on the real pipeline.
 // Threads: one test thread; the parts have their own.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "client/client.h"
 #include "node/simulate/simulated_nodes.h"
@@ -44,14 +43,12 @@ class Cluster {
  private:
   client::Target TargetOf(const std::string& path, const std::string& name = "",
                           const std::string& name_space = "") const;
-  void BindPods();
 
   std::string folder_;
   std::unique_ptr<server::ControlPlane> plane_;
   client::Client client_;
   std::string namespace_ = "test";
   std::unique_ptr<node::SimulatedNodes> nodes_;
-  std::unique_ptr<client::InformerFactory> informers_;
   std::string last_;
 };
 
