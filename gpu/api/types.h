@@ -57,7 +57,7 @@ struct ComputePolicy {
 };
 
 struct SlicePod {
-  std::string name;  // of the host pod
+  std::string name;  // as its asker calls it (a tenant's pod: the virtual name); for people only
   std::string uid;   // of the pod that asks (virtual for a tenant); the slice's own name
   bool operator==(const SlicePod&) const = default;
 };

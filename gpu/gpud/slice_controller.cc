@@ -31,7 +31,25 @@ client::InformerOptions SliceInformer() {
 
 struct PodRecord {
   bool has_ended = false;
+  std::vector<std::string> slices;  // names of slices this pod may be the pod of
 };
+
+constexpr std::string_view kBySlice = "slice";
+
+// A tenant's host pod names its slice (its own name is a translation that only the syncer knows); a
+// pod of the host's own is known by its UID as well, before and after the binding has named the slice.
+std::vector<std::string> SlicesOf(const Json& pod) {
+  std::vector<std::string> slices = {std::string(kube::FindString(pod, {"metadata", "uid"}))};
+  const std::string prefix = CdiDeviceName("");
+  if (const std::string_view device = kube::AnnotationOf(pod, kCdiAnnotation); device.starts_with(prefix)) {
+    slices.emplace_back(device.substr(prefix.size()));
+  }
+  return slices;
+}
+
+std::string SliceIndexKey(std::string_view name_space, std::string_view slice) {
+  return std::string(name_space) + "/" + std::string(slice);
+}
 
 client::InformerOptions PodInformer(const std::string& node) {
   return {.resource = kPods,
@@ -40,7 +58,7 @@ client::InformerOptions PodInformer(const std::string& node) {
           .keep_bytes = false,
           .make_record = [](const Json& object) -> std::shared_ptr<const void> {
             const std::string_view phase = kube::FindString(object, {"status", "phase"});
-            return std::make_shared<PodRecord>(PodRecord{phase == "Succeeded" || phase == "Failed"});
+            return std::make_shared<PodRecord>(PodRecord{phase == "Succeeded" || phase == "Failed", SlicesOf(object)});
           }};
 }
 
@@ -69,11 +87,19 @@ SliceController::SliceController(SliceControllerOptions options, client::Client 
   slices_.AddHandler([this](const client::ObjectPtr& before, const client::ObjectPtr& after) {
     queue_->Add((after != nullptr ? after : before)->key);
   });
+  pods_.AddIndex(std::string(kBySlice), [](const client::CachedObject& pod) {
+    std::vector<std::string> keys;
+    for (const std::string& slice : pod.As<PodRecord>().slices) {
+      keys.push_back(SliceIndexKey(pod.key.namespace_name, slice));
+    }
+    return keys;
+  });
   pods_.AddHandler([this](const client::ObjectPtr& before, const client::ObjectPtr& after) {
-    const kube::ObjectKey& pod = (after != nullptr ? after : before)->key;
-    for (const client::ObjectPtr& slice : slices_.ListNamespace(pod.namespace_name)) {
-      if (slice->record != nullptr && slice->As<GpuSlice>().spec.pod.name == pod.name) {
-        queue_->Add(slice->key);
+    const client::ObjectPtr& pod = after != nullptr ? after : before;
+    for (const std::string& slice : pod->As<PodRecord>().slices) {
+      const kube::ObjectKey key{pod->key.namespace_name, slice};
+      if (slices_.Get(key) != nullptr) {
+        queue_->Add(key);
       }
     }
   });
@@ -88,6 +114,11 @@ std::optional<GpuSlice> SliceController::FindSlice(const kube::ObjectKey& key) c
     return std::nullopt;
   }
   return object->As<GpuSlice>();
+}
+
+client::ObjectPtr SliceController::PodOf(const GpuSlice& slice) const {
+  const auto pods = pods_.ByIndex(std::string(kBySlice), SliceIndexKey(slice.name_space, slice.name));
+  return pods.empty() ? nullptr : pods.front();
 }
 
 void SliceController::OnEngineEvent(const EngineEvent& event) {
@@ -110,12 +141,12 @@ void SliceController::EventOnPod(const GpuSlice& slice, std::string_view type, s
                  .name = slice.name,
                  .uid = slice.uid},
                 type, reason, message);
-  if (pods_.Get({slice.name_space, slice.spec.pod.name}) != nullptr) {
+  if (const client::ObjectPtr pod = PodOf(slice); pod != nullptr) {
     events_.Event({.api_version = "v1",
                    .kind = "Pod",
                    .namespace_name = slice.name_space,
-                   .name = slice.spec.pod.name,
-                   .uid = pods_.Get({slice.name_space, slice.spec.pod.name})->uid},
+                   .name = pod->key.name,
+                   .uid = pod->uid},
                   type, reason, message);
   }
 }
@@ -211,6 +242,16 @@ void SliceController::Close(const std::string& ledger_key, const std::string& na
   queue_->Add({"", kNodeKey});
 }
 
+bool SliceController::IsNameTaken(const GpuSlice& slice) const {
+  for (const auto& [key, grant] : ledger_.grants()) {
+    const std::size_t slash = key.find('/');
+    if (key.substr(slash + 1) == slice.name && key.substr(0, slash) != slice.name_space) {
+      return true;
+    }
+  }
+  return false;
+}
+
 Result<Outcome> SliceController::Decide(const GpuSlice& slice) {
   const std::string key = slice.name_space + "/" + slice.name;
   GpuSliceStatus status;
@@ -220,6 +261,10 @@ Result<Outcome> SliceController::Decide(const GpuSlice& slice) {
     answer = Denial{std::string(kDeniedInvalidSpec), valid.error().message()};
   } else if (slice.name != slice.spec.pod.uid) {
     answer = Denial{std::string(kDeniedInvalidSpec), "a slice is named by its pod's UID"};
+  } else if (IsNameTaken(slice)) {
+    // Sockets and CDI specs are named by the slice alone: whoever learned a foreign pod's UID must
+    // not be served from, or replace, what is that pod's.
+    answer = Denial{std::string(kDeniedInvalidSpec), "a slice of this name is held in another namespace"};
   } else {
     answer = ledger_.TryGrant(key, slice.spec.devices);
   }
@@ -267,7 +312,7 @@ Result<Outcome> SliceController::Keep(const GpuSlice& slice) {
     status.epoch = epoch_.load();
     SUBLET_RETURN_IF_ERROR(WriteStatus(slice, status));
   }
-  const client::ObjectPtr pod = pods_.Get({slice.name_space, slice.spec.pod.name});
+  const client::ObjectPtr pod = PodOf(slice);
   bool is_orphan = pod != nullptr && pod->record != nullptr && pod->As<PodRecord>().has_ended;
   if (pod != nullptr) {
     pod_was_seen_[key] = true;
@@ -294,12 +339,18 @@ Result<Outcome> SliceController::Keep(const GpuSlice& slice) {
 
 Result<Outcome> SliceController::Free(const GpuSlice& slice) {
   const std::string key = slice.name_space + "/" + slice.name;
-  // Not offered to new containers any more; what runs keeps its memory until it ends.
-  RemoveCdiSpec(options_.cdi, slice.name);
-  if (engine_.ProcessesOf(slice.name) > 0) {
-    return Outcome::After(kDrainPoll);
+  if (slice.status.phase == SlicePhase::kGranted && ledger_.Find(key) == nullptr) {
+    ledger_.Restore(key, slice.status.devices);
   }
-  Close(key, slice.name);
+  // A denied slice holds nothing; files of its name may be those of another namespace's slice.
+  if (ledger_.Find(key) != nullptr) {
+    // Not offered to new containers any more; what runs keeps its memory until it ends.
+    RemoveCdiSpec(options_.cdi, slice.name);
+    if (engine_.ProcessesOf(slice.name) > 0) {
+      return Outcome::After(kDrainPoll);
+    }
+    Close(key, slice.name);
+  }
   if (!slice.has_finalizer) {
     return Outcome::Done();
   }

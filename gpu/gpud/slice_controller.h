@@ -73,6 +73,10 @@ class SliceController {
   Result<void> WriteStatus(const GpuSlice& slice, const GpuSliceStatus& status);
   void RestoreLedger();
   std::optional<GpuSlice> FindSlice(const kube::ObjectKey& key) const;
+  // The pod that holds the slice, by its annotation or UID; nullptr: none on this node yet.
+  client::ObjectPtr PodOf(const GpuSlice& slice) const;
+  // True when a slice of the same name in another namespace holds devices of this node.
+  bool IsNameTaken(const GpuSlice& slice) const;
   void EventOnPod(const GpuSlice& slice, std::string_view type, std::string_view reason, std::string_view message);
 
   const SliceControllerOptions options_;

@@ -74,16 +74,20 @@ class Node {
     SUBLET_CHECK(client_->Create({SliceResource(), name_space, "", ""}, SliceToJson(slice)).ok());
     return slice;
   }
+  // The host pod as a syncer makes it: its name is a translation, its annotation names the slice.
   void MakePod(const std::string& name_space, const std::string& uid) {
     SUBLET_CHECK(client_->Create({{"", "v1", "pods"}, name_space, "", ""},
                                  {{"apiVersion", "v1"},
                                   {"kind", "Pod"},
-                                  {"metadata", {{"name", "pod-" + uid}, {"namespace", name_space}}},
+                                  {"metadata",
+                                   {{"name", "pod-" + uid + "-x-default-x-team"},
+                                    {"namespace", name_space},
+                                    {"annotations", {{kCdiAnnotation, CdiDeviceName(uid)}}}}},
                                   {"spec", {{"nodeName", "n1"}}}})
                      .ok());
   }
   void DeletePod(const std::string& name_space, const std::string& uid) {
-    SUBLET_CHECK(client_->Delete({{"", "v1", "pods"}, name_space, "pod-" + uid, ""}).ok());
+    SUBLET_CHECK(client_->Delete({{"", "v1", "pods"}, name_space, "pod-" + uid + "-x-default-x-team", ""}).ok());
   }
   void Release(const std::string& name_space, const std::string& uid) {
     (void)client_->Delete({SliceResource(), name_space, uid, ""});
@@ -173,6 +177,21 @@ TEST(Slices, BadSpecsAreDeniedByName) {
   ASSERT_TRUE(node.UntilPhase("a", "stolen-name", SlicePhase::kDenied));
   EXPECT_EQ(node.Read("a", "u1")->status.reason, kDeniedInvalidSpec);
   EXPECT_NE(node.Read("a", "u1")->status.message.find("spec.devices[0].memoryBytes"), std::string::npos);
+}
+
+// A tenant that learned another's pod UID asks for a slice of that name in its own namespace.
+TEST(Slices, ANameHeldInAnotherNamespaceIsDeniedAndTheHolderUntouched) {
+  Node node;
+  node.Ask("a", "u1", 1000, 100);
+  ASSERT_TRUE(node.UntilPhase("a", "u1", SlicePhase::kGranted));
+  node.Ask("b", "u1", 2000, 100);
+  ASSERT_TRUE(node.UntilPhase("b", "u1", SlicePhase::kDenied));
+  EXPECT_EQ(node.Read("b", "u1")->status.reason, kDeniedInvalidSpec);
+  node.Release("b", "u1");
+  EXPECT_TRUE(node.Until([&] { return !node.Read("b", "u1"); }));
+  EXPECT_TRUE(std::filesystem::exists(node.bench().folder() + "/cdi/sublet-u1.json"));
+  ASSERT_EQ(node.bench().engine().ReadStatus().slices.size(), 1U);
+  EXPECT_EQ(node.bench().engine().ReadStatus().slices[0].slice.name_space, "a");
 }
 
 TEST(Slices, ADeletedSliceIsFreedWhenItsLastProcessHasEnded) {

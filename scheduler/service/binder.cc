@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
+#include "gpu/api/codec.h"
 
 namespace sublet::scheduler {
 namespace {
@@ -239,6 +240,9 @@ void Binder::Bind(const Decision& decision) {
   Json metadata = {{"name", decision.name}, {"namespace", decision.ns}, {"uid", decision.pod_uid}};
   if (!decision.gpu_groups.empty() || !decision.gpu_devices.empty()) {
     metadata["annotations"]["received-resource-type"] = Received(decision);
+    if (options_.names_slice && broker_ != nullptr && feed_.HasGpuNode(decision.node)) {
+      metadata["annotations"][std::string(gpu::kCdiAnnotation)] = gpu::CdiDeviceName(decision.pod_uid);
+    }
   }
   if (decision.gpu_groups.size() == 1) {
     metadata["labels"]["runai-gpu-group"] = decision.gpu_groups.front();

@@ -36,6 +36,9 @@ struct BinderOptions {
   client::Client client;
   int threads = 4;
   bool enforce = true;  // slices are enforced on the device; false reproduces KAI
+  // The bound pod is itself the one that runs (the host's own scheduler): the binding names its slice
+  // for the node agent. A tenant's pods get that from the syncer.
+  bool names_slice = false;
 };
 
 class Binder {

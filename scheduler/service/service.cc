@@ -83,7 +83,7 @@ SchedulerService::SchedulerService(SchedulerServiceOptions options, const Clock&
     };
   }
   feed_ = std::make_unique<Feed>(informers_, feed, [this] { Wake(); });
-  BinderOptions binder{options_.client, 4, options_.enforce};
+  BinderOptions binder{options_.client, 4, options_.enforce, options_.slices && options_.slices->tenant.empty()};
   binder_ = std::make_unique<Binder>(std::move(binder), *feed_, recorder_, [this](BindResult result) {
     {
       MutexLock lock(mutex_);
