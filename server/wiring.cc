@@ -305,6 +305,13 @@ void Wiring::AddRoutes() {
                           "Size of the storage database file physically allocated in bytes.",
                           "gauge", static_cast<double>(store_->Stats().file_bytes),
                           "storage_cluster_id=\"sqlite\"");
+    const auto stats = store_->Stats();
+    Metrics::AppendSample(out, "sublet_storage_syncs_total",
+                          "Calls of fdatasync since the start; writes that commit together share one.",
+                          "counter", static_cast<double>(stats.syncs));
+    Metrics::AppendSample(out, "sublet_storage_transactions_total",
+                          "Committed transactions since the start.", "counter",
+                          static_cast<double>(stats.transactions));
     std::string samples;
     for (const auto& resource : catalog_->Get()->StoredResources()) {
       samples += "apiserver_resource_objects{group=\"" + resource->group() + "\",resource=\"" +

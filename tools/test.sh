@@ -96,7 +96,7 @@ export PATH=$PWD/.cache/clients:$PATH
 export SUBLET_CLIENTS=$PWD/.cache/clients
 export SUBLET_BIN=$PWD/build/dev/sublet
 
-e2e_build() { build dev sublet && strip -o build/dev/sublet build/dev/cli/sublet; }
+e2e_build() { build dev sublet api_load && strip -o build/dev/sublet build/dev/cli/sublet; }
 if wanted unit; then
   part build build dev all && part unit unit_tests dev
 fi
