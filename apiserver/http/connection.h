@@ -1,5 +1,6 @@
 // Connection: one TLS client. A state machine on its IoThread: handshake, read a request, hand it
-// to the handler, write the answer, again. Private to http/.
+// to the handler, write the answer, again. Private to http/. Receiving and the deadlines are in
+// connection.cc, answering is in connection_answer.cc.
 #pragma once
 
 #include "apiserver/http/io_thread.h"
@@ -32,10 +33,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
  private:
+  static constexpr std::size_t kPlainBytesMax = 128 * 1024;  // more than the largest head
   enum class State : std::uint8_t {
     kHandshake, kRequest, kHandling, kAnswering, kStreaming, kLingering, kShut
   };
 
+  // connection.cc
   void WaitReadable();
   void WaitWritable();
   void OnReadable();
@@ -45,6 +48,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Process();
   void Dispatch(ParsedRequest parsed);
   void FailRequest(int code, const std::string& text);
+
+  // connection_answer.cc
   void Begin(std::unique_ptr<Answer> answer);
   void BeginUpgrade(std::unique_ptr<Answer> answer);
   void Detach();
