@@ -40,6 +40,8 @@ Writer::~Writer() { Join(); }
 
 Result<void> Writer::Open(Loaded loaded) {
   SUBLET_RETURN_IF_ERROR(compactor_.Open(loaded, Now(), NowUnixMs()));
+  SUBLET_TRY(begin_, connection_.Prepare("BEGIN IMMEDIATE"));
+  SUBLET_TRY(commit_, connection_.Prepare("COMMIT"));
   SUBLET_TRY(insert_,
              connection_.Prepare("INSERT INTO kv(id, key, created, prev, time, flags, hole,"
                                  " expires, value) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)"));
@@ -71,6 +73,8 @@ void Writer::Join() {
 }
 
 void Writer::CloseStatements() {
+  begin_.reset();
+  commit_.reset();
   insert_.reset();
   put_local_.reset();
   remove_local_.reset();
@@ -243,7 +247,7 @@ Result<void> Writer::WriteGroup(const Batch& batch, const std::vector<WriteReque
 }
 
 Result<void> Writer::WriteRows(const Batch& batch, const std::vector<WriteRequest>& group) {
-  SUBLET_RETURN_IF_ERROR(connection_.Exec("BEGIN IMMEDIATE"));
+  SUBLET_RETURN_IF_ERROR(begin_->Run());
   const std::int64_t now_unix_ms = NowUnixMs();
   for (const PendingRow& row : batch.rows()) {
     SUBLET_RETURN_IF_ERROR(InsertRow(row, now_unix_ms));
@@ -253,7 +257,7 @@ Result<void> Writer::WriteRows(const Batch& batch, const std::vector<WriteReques
     SUBLET_RETURN_IF_ERROR(WriteLocal(request));
   }
   Reach("commit.before");
-  auto committed = connection_.Exec("COMMIT");
+  auto committed = commit_->Run();
   if (!committed.ok()) {
     stale_commit_ = true;
     return committed;

@@ -80,6 +80,8 @@ class Writer {
   Connection& connection_;
   const Parts parts_;
   Compactor compactor_;
+  std::optional<Statement> begin_;
+  std::optional<Statement> commit_;
   std::optional<Statement> insert_;
   std::optional<Statement> put_local_;
   std::optional<Statement> remove_local_;
