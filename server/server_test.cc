@@ -378,6 +378,40 @@ TEST_F(TunnelTest, NodesAreProxiedAndTheApiServerIsNotReachedThroughAPod) {
               HasSubstr("no endpoints available for service \\\"kubernetes:https\\\""));
 }
 
+// Rows 33, 34 and 36 of the hostile cases: the answer names the field, and without it the pod is made.
+TEST_F(ServerTest, GpuRequestsAndWhatLeadsPastASliceAreRefusedByTheirField) {
+  MakeAccount("default");
+  const auto make = [&](const Json& annotations, const Json& env) {
+    Json pod = MakePod("g", "");
+    pod["metadata"]["annotations"] = annotations;
+    pod["spec"]["containers"][0]["env"] = env;
+    const auto answer = Admin("POST", "/api/v1/namespaces/default/pods?dryRun=All", pod);
+    const Json body = Json::parse(answer.body);
+    return std::to_string(answer.code) + " " +
+           (answer.code == 201 ? "" : body["details"]["causes"][0]["field"].get<std::string>());
+  };
+  const Json half = {{"gpu-fraction", "0.5"}};
+  const Json preload = {{{"name", "LD_PRELOAD"}, {"value", "/x.so"}}};
+  const Json all = {{{"name", "NVIDIA_VISIBLE_DEVICES"}, {"value", "all"}}};
+  EXPECT_EQ(make(half, Json::array()), "201 ");
+  EXPECT_EQ(make({{"gpu-fraction", "NaN"}}, Json::array()), "422 metadata.annotations[gpu-fraction]");
+  EXPECT_EQ(make({{"gpu-memory", "-1"}}, Json::array()), "422 metadata.annotations[gpu-memory]");
+  EXPECT_EQ(make(half, preload), "403 spec.containers[0].env[0].name");
+  EXPECT_EQ(make(Json::object(), preload), "201 ");
+  EXPECT_EQ(make(Json::object(), all), "403 spec.containers[0].env[0].name");
+  EXPECT_EQ(make({{"gpu-fraction", "0.5"}, {"cdi.k8s.io/x", "a.b/c=d"}}, Json::array()),
+            "403 metadata.annotations[cdi.k8s.io/x]");
+  // An ordinary pod that turns into a sharing one later is judged then.
+  Json pod = MakePod("later", "");
+  pod["spec"]["containers"][0]["env"] = preload;
+  ASSERT_EQ(Admin("POST", "/api/v1/namespaces/default/pods", pod).code, 201);
+  EXPECT_EQ(Admin("PATCH", "/api/v1/namespaces/default/pods/later",
+                  {{"metadata", {{"annotations", half}}}},
+                  "Content-Type: application/merge-patch+json\r\n")
+                .code,
+            403);
+}
+
 TEST_F(ServerTest, ARestartKeepsEverythingAndASecondProcessIsRefused) {
   const std::string authority = Pki("ca.crt");
   const std::string uid =

@@ -46,6 +46,7 @@ syncer::SyncConfig MakeSyncConfig(const config::TenantConfig& config) {
     sync.replicate_from_host.push_back({row.from, row.to});
   }
   sync.pod_security = config.pod_security;
+  sync.gpu_enforced = config.control_plane.gpu_enforce == "on";
   sync.gpu_devices_max = config.gpu_devices;
   sync.gpu_memory_max = config.gpu_memory_bytes;
   return sync;

@@ -28,6 +28,7 @@
 #include "base/log.h"
 #include "server/bootstrap.h"
 #include "server/control_plane.h"
+#include "server/gpu_admission.h"
 #include "server/identity_endpoints.h"
 #include "server/own_endpoints.h"
 #include "server/parts.h"
@@ -236,6 +237,8 @@ void Wiring::OpenApi() {
   };
   admission_ = MakeAdmissionChain(environment);
   admission_.Add(RbacEscalation(*authorizer_));
+  admission_.Add(GpuAdmission({options_.config.control_plane.gpu_enforce == "on" ? gpu::Enforce::kOn : gpu::Enforce::kOff,
+                               options_.role == Role::kTenant}));
   flows_ = std::make_unique<FlowTable>(*store_, *catalog_->Get());
   context_.store = store_.get();
   context_.clock = &SystemClock();

@@ -40,6 +40,7 @@ struct SyncConfig {
   std::vector<ServiceReplication> replicate_to_host;
   std::vector<ServiceReplication> replicate_from_host;
   std::string pod_security = "baseline";  // policies.podSecurityStandard
+  bool gpu_enforced = true;               // controlPlane.gpu.enforce
   std::int64_t gpu_devices_max = -1;      // policies.gpu.devices, -1 = no bound
   std::int64_t gpu_memory_max = -1;       // policies.gpu.memory in bytes
 };

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "gpu/api/codec.h"
+#include "gpu/api/guard.h"
 #include "gpu/api/request.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -19,6 +20,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!parsed.ok()) {
     return 0;
   }
+  (void)sublet::gpu::CheckGpuRequest(*parsed);
+  (void)sublet::gpu::GuardPod(*parsed, sublet::gpu::Enforce::kOn);
+  (void)sublet::gpu::GuardSlicePod(*parsed);
   (void)sublet::gpu::NodeFromJson(*parsed);
   const auto slice = sublet::gpu::SliceFromJson(*parsed);
   if (slice.ok()) {

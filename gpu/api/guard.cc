@@ -1,7 +1,11 @@
 #include "gpu/api/guard.h"
 
 #include <array>
+#include <map>
 #include <nlohmann/json.hpp>
+
+#include "gpu/api/request.h"
+#include "kube/object.h"
 
 namespace sublet::gpu {
 namespace {
@@ -10,6 +14,8 @@ using kube::FindBool;
 using kube::FindString;
 using kube::Json;
 
+constexpr std::string_view kVisibleDevices = "NVIDIA_VISIBLE_DEVICES";
+constexpr std::string_view kGroupLabel = "runai-gpu-group";
 constexpr std::array<std::string_view, 5> kEnvRefused = {"NVIDIA_DRIVER_CAPABILITIES", "CUDA_VISIBLE_DEVICES", "LD_PRELOAD",
                                                          "LD_LIBRARY_PATH", "LD_AUDIT"};
 constexpr std::array<std::string_view, 5> kCapabilitiesRefused = {"SYS_ADMIN", "SYS_PTRACE", "SYS_RAWIO", "MKNOD", "ALL"};
@@ -51,8 +57,47 @@ const Json& ListAt(const Json& value, std::initializer_list<std::string_view> pa
   return list != nullptr && list->is_array() ? *list : none;
 }
 
+bool IsGpuResource(std::string_view name) { return name == "nvidia.com/gpu" || name.starts_with("nvidia.com/mig-"); }
+
+// The resource of a container's limits or requests that is a GPU and not zero: its path, or "".
+std::string GpuResourceOf(const Json& container) {
+  for (const char* kind : {"limits", "requests"}) {
+    const Json* amounts = kube::Find(container, {"resources", kind});
+    if (amounts == nullptr || !amounts->is_object()) {
+      continue;
+    }
+    for (const auto& [name, amount] : amounts->items()) {
+      if (IsGpuResource(name) && amount != "0" && amount != 0) {
+        return std::string("resources.") + kind + "[" + name + "]";
+      }
+    }
+  }
+  return "";
+}
+
 class Guard {
  public:
+  void VisibleDevices(const Json& container, const std::string& at) {
+    const Json& env = ListAt(container, {"env"});
+    for (std::size_t i = 0; i < env.size(); ++i) {
+      if (FindString(env[i], {"name"}) == kVisibleDevices) {
+        Env(env[i], at + ".env[" + std::to_string(i) + "].name");
+      }
+    }
+  }
+
+  void Annotations(const Json& pod) {
+    const Json* notes = kube::AnnotationsOf(pod);
+    if (notes == nullptr || !notes->is_object()) {
+      return;
+    }
+    for (const auto& [key, value] : notes->items()) {
+      if (key.starts_with("cdi.k8s.io/")) {
+        Refuse("metadata.annotations[" + key + "]", "the slice decides which devices are injected");
+      }
+    }
+  }
+
   void Container(const Json& container, const std::string& at) {
     const Json& env = ListAt(container, {"env"});
     for (std::size_t i = 0; i < env.size(); ++i) {
@@ -116,7 +161,7 @@ class Guard {
  private:
   void Env(const Json& variable, std::string at) {
     const std::string_view name = FindString(variable, {"name"});
-    if (name == "NVIDIA_VISIBLE_DEVICES") {
+    if (name == kVisibleDevices) {
       const std::string_view value = FindString(variable, {"value"});
       if (kube::Find(variable, {"valueFrom"}) != nullptr || (value != "void" && value != "none")) {
         Refuse(std::move(at), "the slice decides which devices are visible");
@@ -135,29 +180,112 @@ class Guard {
   }
 
   void Refuse(std::string field, std::string_view why) {
-    causes_.push_back({"FieldValueForbidden", "Forbidden: " + std::string(why) + " (the pod has a part of a GPU)", std::move(field)});
+    causes_.push_back({"FieldValueForbidden", "Forbidden: " + std::string(why), std::move(field)});
   }
 
   std::vector<StatusCause> causes_;
 };
 
-}  // namespace
-
-Result<void> GuardSlicePod(const Json& pod) {
-  Guard guard;
+// Calls visit(container, "spec.containers[i]") for every container of the pod.
+template <typename Visit>
+void ForEachContainer(const Json& pod, Visit visit) {
   for (const char* kind : {"containers", "initContainers", "ephemeralContainers"}) {
     const Json& containers = ListAt(pod, {"spec", kind});
     for (std::size_t i = 0; i < containers.size(); ++i) {
-      guard.Container(containers[i], std::string("spec.") + kind + "[" + std::to_string(i) + "]");
+      visit(containers[i], std::string("spec.") + kind + "[" + std::to_string(i) + "]");
     }
   }
-  guard.Volumes(pod);
-  if (guard.causes().empty()) {
+}
+
+Result<void> Answer(const Json& pod, std::vector<StatusCause> causes, std::string_view what) {
+  if (causes.empty()) {
     return Ok();
   }
-  const std::string first = guard.causes()[0].field + ": " + guard.causes()[0].message;
-  StatusDetails details{.name = std::string(FindString(pod, {"metadata", "name"})), .kind = "pods", .causes = std::move(guard.causes())};
-  return Status(Reason::kForbidden, "pod may not share a GPU: " + first).With(std::move(details));
+  const std::string name(FindString(pod, {"metadata", "name"}, FindString(pod, {"metadata", "generateName"})));
+  std::string text = "pods \"" + name + "\" is forbidden: " + std::string(what) + ": " + causes[0].field + ": " + causes[0].message;
+  if (causes.size() > 1) {
+    text += " (and " + std::to_string(causes.size() - 1) + " more)";
+  }
+  StatusDetails details{.name = name, .kind = "pods", .causes = std::move(causes)};
+  return Status(Reason::kForbidden, std::move(text)).With(std::move(details));
+}
+
+bool HasContainer(const Json& pod, std::string_view name) {
+  bool found = false;
+  ForEachContainer(pod, [&](const Json& container, const std::string&) { found = found || FindString(container, {"name"}) == name; });
+  return found;
+}
+
+std::map<std::string, std::string, std::less<>> AnnotationMap(const Json& pod) {
+  std::map<std::string, std::string, std::less<>> map;
+  if (const Json* notes = kube::AnnotationsOf(pod); notes != nullptr && notes->is_object()) {
+    for (const auto& [key, value] : notes->items()) {
+      if (value.is_string()) {
+        map[key] = value.get_ref<const std::string&>();
+      }
+    }
+  }
+  return map;
+}
+
+}  // namespace
+
+GpuUse UseOf(const Json& pod) {
+  if (const Json* notes = kube::AnnotationsOf(pod);
+      notes != nullptr && notes->is_object() && (notes->contains(kFractionAnnotation) || notes->contains(kMemoryAnnotation))) {
+    return GpuUse::kShared;
+  }
+  bool whole = false;
+  ForEachContainer(pod, [&](const Json& container, const std::string&) { whole = whole || !GpuResourceOf(container).empty(); });
+  return whole ? GpuUse::kWhole : GpuUse::kNone;
+}
+
+Result<void> CheckGpuRequest(const Json& pod) {
+  std::vector<StatusCause> causes;
+  const auto request = ParseGpuRequest(AnnotationMap(pod));
+  if (!request.ok()) {
+    causes = request.error().details().causes;
+  } else if (*request && !(*request)->container_name.empty() && !HasContainer(pod, (*request)->container_name)) {
+    causes.push_back({"FieldValueInvalid", "Invalid value: \"" + (*request)->container_name + "\": must be the name of a container of the pod",
+                      "metadata.annotations[" + std::string(kContainerAnnotation) + "]"});
+  }
+  if (UseOf(pod) == GpuUse::kShared) {
+    ForEachContainer(pod, [&](const Json& container, const std::string& at) {
+      if (const std::string resource = GpuResourceOf(container); !resource.empty()) {
+        causes.push_back({"FieldValueForbidden", "Forbidden: a pod has a part of a GPU or whole GPUs, not both", at + "." + resource});
+      }
+    });
+  }
+  if (const Json* labels = kube::LabelsOf(pod);
+      labels != nullptr && labels->is_object() && FindString(pod, {"spec", "nodeName"}).empty()) {
+    for (const auto& [key, value] : labels->items()) {
+      if (key == kGroupLabel || key.starts_with(std::string(kGroupLabel) + "/")) {
+        causes.push_back({"FieldValueForbidden", "Forbidden: the scheduler chooses the device", "metadata.labels[" + key + "]"});
+      }
+    }
+  }
+  if (causes.empty()) {
+    return Ok();
+  }
+  return Invalid("", "Pod", FindString(pod, {"metadata", "name"}), std::move(causes));
+}
+
+Result<void> GuardSlicePod(const Json& pod) {
+  Guard guard;
+  ForEachContainer(pod, [&](const Json& container, const std::string& at) { guard.Container(container, at); });
+  guard.Volumes(pod);
+  guard.Annotations(pod);
+  return Answer(pod, std::move(guard.causes()), "may not share a GPU");
+}
+
+Result<void> GuardVisibleDevices(const Json& pod) {
+  Guard guard;
+  ForEachContainer(pod, [&](const Json& container, const std::string& at) { guard.VisibleDevices(container, at); });
+  return Answer(pod, std::move(guard.causes()), "may not choose GPUs");
+}
+
+Result<void> GuardPod(const Json& pod, Enforce enforce) {
+  return enforce == Enforce::kOn && UseOf(pod) == GpuUse::kShared ? GuardSlicePod(pod) : GuardVisibleDevices(pod);
 }
 
 }  // namespace sublet::gpu

@@ -1,22 +1,44 @@
-// GuardSlicePod: what a pod that gets a part of a GPU may not ask for, because it would lead past the
-// slice. Used by the tenant's admission and, once more, by the syncer before it makes the host pod
-// (which tells the tenant by an Event). Rows 33 and 34 of the hostile cases.
+// What a pod that asks for a GPU may say, and what it may not: the shapes of its request, and whatever
+// would lead past its slice. Used by admission (server/gpu_admission.h) and, once more, by the syncer
+// before it makes the host pod (which tells the tenant by an Event). Rows 33, 34 and 36 of the hostile
+// cases.
 // Pure. Threads: any.
 #pragma once
 
 #include "base/result.h"
+#include "gpu/api/types.h"
 #include "kube/json.h"
 
 namespace sublet::gpu {
 
-// `pod` is the whole Pod. Checks every container, init and ephemeral ones too:
+// kShared: gpu-fraction or gpu-memory; kWhole: nvidia.com/gpu or a MIG resource in a container's limits.
+enum class GpuUse : std::uint8_t { kNone, kWhole, kShared };
+GpuUse UseOf(const kube::Json& pod);
+
+// The request itself: annotations that parse (ParseGpuRequest), a container that exists, not a part and
+// whole devices together, and on a pod not yet bound no device of its own choosing (label
+// runai-gpu-group, which the scheduler writes).
+// Errors: Invalid with one cause per find, field metadata.annotations[KEY], metadata.labels[KEY] or
+// spec.containers[i].resources.limits[nvidia.com/gpu].
+Result<void> CheckGpuRequest(const kube::Json& pod);
+
+// For a pod that shares a GPU. Checks every container, init and ephemeral ones too:
 //   env NVIDIA_VISIBLE_DEVICES (but void/none), NVIDIA_DRIVER_CAPABILITIES, CUDA_VISIBLE_DEVICES,
 //   CUDA_MPS_*, LD_PRELOAD, LD_LIBRARY_PATH, LD_AUDIT, SUBLET_*;
 //   privileged, or SYS_ADMIN, SYS_PTRACE, SYS_RAWIO, MKNOD, ALL added;
 //   a mount at or above /run/sublet, /etc/ld.so.preload, the driver's library folder or nvidia-smi;
-//   a hostPath volume into /dev, /run/sublet, /var/lib/sublet or /proc, or "/"; hostPID, hostIPC.
+//   a hostPath volume into /dev, /run/sublet, /var/lib/sublet or /proc, or "/"; hostPID, hostIPC;
+//   annotations cdi.k8s.io/*.
 // Errors: Forbidden, one cause per find with its field (spec.containers[0].env[2].name).
 // Differs: KAI refuses NVIDIA_VISIBLE_DEVICES only; the rest would lead past an interceptor.
 Result<void> GuardSlicePod(const kube::Json& pod);
+
+// For every other pod of a tenant: NVIDIA_VISIBLE_DEVICES (but void/none) only, which under NVIDIA's
+// own runtime hands devices to any container that names them. Errors: as above.
+Result<void> GuardVisibleDevices(const kube::Json& pod);
+
+// The guard for this pod: GuardSlicePod when it shares a GPU and its slice is enforced, else
+// GuardVisibleDevices (which is all that KAI refuses).
+Result<void> GuardPod(const kube::Json& pod, Enforce enforce);
 
 }  // namespace sublet::gpu

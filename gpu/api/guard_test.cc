@@ -1,4 +1,4 @@
-// Rows 33 and 34 of the hostile cases: each is refused by its field, and the same pod without it passes.
+// Rows 33, 34 and 36 of the hostile cases: each is refused by its field, and the same pod without it passes.
 #include "gpu/api/guard.h"
 
 #include <gtest/gtest.h>
@@ -59,6 +59,67 @@ TEST(SliceGuard, PrivilegesAndHostPathsAreRefused) {
   }
   EXPECT_EQ(Refused("", R"(,"hostPID":true)"), "spec.hostPID");
   EXPECT_EQ(Refused("", R"(,"initContainers":[{"name":"i","env":[{"name":"LD_PRELOAD","value":"x"}]}])"), "spec.initContainers[0].env[0].name");
+}
+
+Json Pod(const std::string& annotations, const std::string& more = "", const std::string& container = "") {
+  return *kube::ParseJson(R"({"metadata":{"name":"p","annotations":{)" + annotations + "}" + more +
+                          R"(},"spec":{"containers":[{"name":"c")" + container + "}]}}");
+}
+
+TEST(SliceGuard, CdiDevicesOfItsOwnAreRefused) {
+  const auto refused = GuardSlicePod(Pod(R"("cdi.k8s.io/mine":"nvidia.com/gpu=all")"));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().details().causes.at(0).field, "metadata.annotations[cdi.k8s.io/mine]");
+  EXPECT_TRUE(refused.error().message().starts_with("pods \"p\" is forbidden: may not share a GPU: metadata.annotations[")) << refused.error().message();
+  EXPECT_TRUE(GuardSlicePod(Pod(R"("mine":"nvidia.com/gpu=all")")).ok());
+}
+
+// What the pod asks for decides how strict the guard is; `enforce: off` refuses what KAI refuses.
+TEST(SliceGuard, TheGuardFollowsTheRequest) {
+  const std::string preload = R"(,"env":[{"name":"LD_PRELOAD","value":"/x.so"}])";
+  const std::string visible = R"(,"env":[{"name":"NVIDIA_VISIBLE_DEVICES","value":"all"}])";
+  const Json shared = Pod(R"("gpu-fraction":"0.5")", "", preload);
+  EXPECT_EQ(UseOf(shared), GpuUse::kShared);
+  EXPECT_FALSE(GuardPod(shared, Enforce::kOn).ok());
+  EXPECT_TRUE(GuardPod(shared, Enforce::kOff).ok());
+  const Json whole = Pod("", "", preload + R"(,"resources":{"limits":{"nvidia.com/gpu":1}})");
+  EXPECT_EQ(UseOf(whole), GpuUse::kWhole);
+  EXPECT_TRUE(GuardPod(whole, Enforce::kOn).ok());
+  EXPECT_EQ(UseOf(Pod("", "", R"(,"resources":{"limits":{"nvidia.com/gpu":"0"}})")), GpuUse::kNone);
+  for (const Enforce enforce : {Enforce::kOn, Enforce::kOff}) {
+    EXPECT_FALSE(GuardPod(Pod(R"("gpu-memory":"100")", "", visible), enforce).ok());
+    EXPECT_FALSE(GuardPod(Pod("", "", visible), enforce).ok()) << "a pod without a GPU";
+    EXPECT_TRUE(GuardPod(Pod(""), enforce).ok());
+  }
+}
+
+TEST(GpuRequestCheck, NamesTheFieldOfABadRequest) {
+  const auto field = [](const Json& pod) {
+    const auto checked = CheckGpuRequest(pod);
+    if (checked.ok()) {
+      return std::string();
+    }
+    EXPECT_EQ(checked.error().reason(), Reason::kInvalid);
+    return checked.error().details().causes.at(0).field;
+  };
+  for (const char* bad : {"-0.5", "NaN", "1e308", "0.5 ", " 0.5", "1", "0", "0x1p-1", "inf", "", "0.1234567891", "5e-1"}) {
+    EXPECT_EQ(field(Pod(R"("gpu-fraction":")" + std::string(bad) + "\"")), "metadata.annotations[gpu-fraction]") << bad;
+  }
+  for (const char* bad : {"-1", "NaN", "1e3", "2000 ", "0", "1.5", "99999999999"}) {
+    EXPECT_EQ(field(Pod(R"("gpu-memory":")" + std::string(bad) + "\"")), "metadata.annotations[gpu-memory]") << bad;
+  }
+  EXPECT_EQ(field(Pod(R"("gpu-fraction":"0.5")")), "");
+  EXPECT_EQ(field(Pod(R"("gpu-memory":"2000")")), "");
+  // More bytes than the fraction; a container that is not there; a part and whole ones; a device of its own choosing.
+  EXPECT_EQ(field(Pod(R"("gpu-fraction":"0.5","gpu-memory":"100000")")), "metadata.annotations[gpu-memory]");
+  EXPECT_EQ(field(Pod(R"("gpu-fraction":"0.5","gpu-fraction-container-name":"d")")), "metadata.annotations[gpu-fraction-container-name]");
+  EXPECT_EQ(field(Pod(R"("gpu-fraction":"0.5","gpu-fraction-container-name":"c")")), "");
+  EXPECT_EQ(field(Pod(R"("gpu-fraction":"0.5")", "", R"(,"resources":{"limits":{"nvidia.com/gpu":1}})")),
+            "spec.containers[0].resources.limits[nvidia.com/gpu]");
+  EXPECT_EQ(field(Pod(R"("gpu-fraction":"0.5")", R"(,"labels":{"runai-gpu-group":"GPU-1"})")), "metadata.labels[runai-gpu-group]");
+  EXPECT_EQ(field(Pod(R"("gpu-fraction-num-devices":"2")")), "metadata.annotations[gpu-fraction-num-devices]");
+  EXPECT_EQ(field(Pod(R"("gpu-fraction":"0.5","gpu-fraction-num-devices":"17")")), "metadata.annotations[gpu-fraction-num-devices]");
+  EXPECT_EQ(field(Pod(R"("gpu-fraction":"0.5","gpu.sublet.dev/compute-weight":"-1")")), "metadata.annotations[gpu.sublet.dev/compute-weight]");
 }
 
 }  // namespace

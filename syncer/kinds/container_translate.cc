@@ -149,6 +149,14 @@ Json TranslateEnvFrom(const Json& sources, const Tenant& tenant, std::string_vie
   return out;
 }
 
+// Said last and in env, so that no image and no envFrom says otherwise.
+void HideGpus(Json& env) {
+  for (auto it = env.begin(); it != env.end();) {
+    it = kube::FindString(*it, {"name"}) == "NVIDIA_VISIBLE_DEVICES" ? env.erase(it) : std::next(it);
+  }
+  env.push_back({{"name", "NVIDIA_VISIBLE_DEVICES"}, {"value", "void"}});
+}
+
 // GPUs are granted as slices: the host must not count the same device a second time.
 void DropGpuResources(Json& resources) {
   for (const char* list : {"requests", "limits"}) {
@@ -227,7 +235,11 @@ Json TranslateContainer(const Json& container, const Json& pod, const PodContext
   if (!context.gpu_slice.empty() && out.contains("resources")) {
     DropGpuResources(out["resources"]);
   }
-  if (Json env = TranslateEnv(pod, container, context, downward); !env.empty()) {
+  Json env = TranslateEnv(pod, container, context, downward);
+  if (context.hide_gpus) {
+    HideGpus(env);
+  }
+  if (!env.empty()) {
     out["env"] = std::move(env);
   }
   if (const auto sources = container.find("envFrom");

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "gpu/api/guard.h"
 #include "gpu/api/types.h"
 #include "kube/object.h"
 #include "kube/pod_security.h"
+#include "kube/timestamp.h"
 
 namespace sublet::syncer {
 namespace {
@@ -13,34 +15,12 @@ namespace {
 using client::Outcome;
 using kube::Json;
 
+// How old a bound pod without its slice gets before the tenant is told.
+constexpr auto kSliceWaitShown = std::chrono::seconds(3);
+
 std::string_view NodeNameOf(const Json& pod) { return kube::FindString(pod, {"spec", "nodeName"}); }
 
-// Does the pod ask for a device, by annotation or by resource?
-bool WantsGpu(const Json& pod) {
-  if (const Json* notes = kube::Find(pod, {"metadata", "annotations"});
-      notes != nullptr && notes->is_object() &&
-      (notes->contains("gpu-fraction") || notes->contains("gpu-memory"))) {
-    return true;
-  }
-  for (const char* list : {"containers", "initContainers"}) {
-    const Json* containers = kube::Find(pod, {"spec", list});
-    if (containers == nullptr || !containers->is_array()) {
-      continue;
-    }
-    for (const Json& container : *containers) {
-      const Json* limits = kube::Find(container, {"resources", "limits"});
-      if (limits == nullptr || !limits->is_object()) {
-        continue;
-      }
-      for (const auto& [name, amount] : limits->items()) {
-        if ((name == "nvidia.com/gpu" || name.starts_with("nvidia.com/mig-")) && amount != "0") {
-          return true;
-        }
-      }
-    }
-  }
-  return false;
-}
+bool WantsGpu(const Json& pod) { return gpu::UseOf(pod) != gpu::GpuUse::kNone; }
 
 // True when a container of the pod has ever run.
 bool EverStarted(const Json& pod) {
@@ -172,6 +152,11 @@ std::string PodSyncer::Objection(const Json& pod) const {
       }
     }
   }
+  // Admission said the same; this holds for pods that are older than the rule or its switch.
+  if (const auto guarded = gpu::GuardPod(pod, config.gpu_enforced ? gpu::Enforce::kOn : gpu::Enforce::kOff);
+      !guarded.ok()) {
+    return guarded.error().message();
+  }
   return "";
 }
 
@@ -187,6 +172,7 @@ PodContext PodSyncer::ContextOf(const Json& pod, std::string slice) const {
   }
   result.scheduled_by_tenant = ScheduledByTenant(pod);
   result.gpu_slice = std::move(slice);
+  result.hide_gpus = context().host_has_gpu && !WantsGpu(pod);
   return result;
 }
 
@@ -211,7 +197,19 @@ Result<Outcome> PodSyncer::SyncToHost(const Json& pod) {
   }
   const auto slice = SliceOf(pod);
   if (!slice) {
-    return Outcome::Done();  // the slice informer brings it back
+    // The slice informer brings it back. A pod that its scheduler bound waits here for a moment only;
+    // one that named its node itself has nobody who asks for a slice.
+    const Json* scheduled = kube::FindCondition(pod, "PodScheduled");
+    const auto bound = kube::FindTime(
+        scheduled != nullptr ? kube::FindString(*scheduled, {"lastTransitionTime"})
+                             : kube::FindString(pod, {"metadata", "creationTimestamp"}));
+    if (!bound || context().clock.Now() - *bound > kSliceWaitShown) {
+      context().reporter.Warn(pod, "GpuSliceMissing",
+                              "not created on the host: node \"" + std::string(NodeNameOf(pod)) +
+                                  "\" has granted this pod no GPU slice");
+      return Outcome::Done();
+    }
+    return Outcome::After(kSliceWaitShown);
   }
   if (!ScheduledByTenant(pod) && WantsGpu(pod)) {
     context().reporter.Warn(pod, "FractionNotEnforced",

@@ -42,6 +42,9 @@ struct PodContext {
   kube::Json owner_reference;  // null: none (setOwner off)
   bool scheduled_by_tenant = true;  // the tenant's scheduler chose spec.nodeName
   std::string gpu_slice;            // name of the granted GpuSlice, "" = none
+  // The host has GPUs and the pod asks for none: NVIDIA_VISIBLE_DEVICES=void, or an image that says
+  // "all" would get every device under NVIDIA's runtime. Source: KAI's device access admission.
+  bool hide_gpus = false;
 };
 
 // One token the pod's projected volumes ask for; the syncer keeps it fresh in the token Secret.

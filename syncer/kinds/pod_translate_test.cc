@@ -173,6 +173,24 @@ TEST_F(PodTranslate, ASliceReplacesTheGpuResource) {
   EXPECT_EQ(host.pod["spec"]["containers"][0]["resources"]["limits"], Json({{"cpu", "1"}}));
 }
 
+// Row 33: an image or an envFrom that says "all" gets nothing.
+TEST_F(PodTranslate, APodWithoutAGpuSeesNoneOnAHostThatHasSome) {
+  const Json spec = {{"containers",
+                      {{{"name", "c"},
+                        {"image", "i"},
+                        {"env", {{{"name", "NVIDIA_VISIBLE_DEVICES"}, {"value", "none"}}}},
+                        {"envFrom", {{{"configMapRef", {{"name", "all"}}}}}}}}}};
+  context_.hide_gpus = true;
+  const HostPod host = Translate(spec);
+  const Json& env = host.pod["spec"]["containers"][0]["env"];
+  EXPECT_EQ(env.back(), Json({{"name", "NVIDIA_VISIBLE_DEVICES"}, {"value", "void"}}));
+  EXPECT_EQ(std::count_if(env.begin(), env.end(),
+                          [](const Json& one) { return one["name"] == "NVIDIA_VISIBLE_DEVICES"; }),
+            1);
+  context_.hide_gpus = false;
+  EXPECT_EQ(Translate(spec).pod["spec"]["containers"][0]["env"].back()["value"], "none");
+}
+
 TEST_F(PodTranslate, AffinityStaysWithinTheTenantWhenTheHostSchedules) {
   context_.scheduled_by_tenant = false;
   const Json spec = {
