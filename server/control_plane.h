@@ -32,6 +32,9 @@ struct ControlPlaneOptions {
   std::string host_namespace;
   std::string host_kubeconfig;  // "" = $KUBECONFIG or the pod's own account
   std::string dns_listen;       // ADDRESS:PORT of the tenant's nameserver; "" = none
+  // Nothing runs beside the API server: no controllers, no scheduler, no kinds of ours. For those who
+  // bring their own, and for comparing the API with another server.
+  bool api_only = false;
   config::TenantConfig config;
 };
 

@@ -71,6 +71,8 @@ int ParseFlags(int argc, char** argv, Flags* flags, ControlPlaneOptions* options
   app.add_option("--host-kubeconfig", options->host_kubeconfig,
                  "how to reach the host (default: $KUBECONFIG, or the pod's service account)");
   app.add_option("--dns-listen", options->dns_listen, "ADDRESS:PORT of the tenant's nameserver");
+  app.add_flag("--api-only", options->api_only,
+               "serve the API alone: no controllers, no scheduler, no syncer");
   app.add_flag("--check", flags->check, "only say whether flags, values and state can be used");
   app.add_option("--log-level", flags->log_level, "debug, info, warn or error")
       ->capture_default_str();
@@ -104,6 +106,9 @@ int ParseFlags(int argc, char** argv, Flags* flags, ControlPlaneOptions* options
   }
   if (!options->tenant.empty() && options->host_namespace.empty()) {
     return Refuse("--host-namespace: required with --tenant outside a pod");
+  }
+  if (!options->tenant.empty() && options->api_only) {
+    return Refuse("--api-only: allowed without --tenant only");
   }
   constexpr std::pair<const char*, log::Level> kLevels[] = {{"debug", log::Level::kDebug},
                                                             {"info", log::Level::kInfo},

@@ -388,7 +388,9 @@ Result<void> Wiring::Open() {
   }
   PublishEndpoints(facts);
   SUBLET_RETURN_IF_ERROR(WriteKubeconfig());
-  parts_->Start();
+  if (!options_.api_only) {
+    parts_->Start();
+  }
   ArmRenewal();
   return {};
 }
