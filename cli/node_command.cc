@@ -45,7 +45,7 @@ bool SplitPair(const std::string& text, std::pair<std::string, std::string>* out
 void AddFlags(NodeFlags* flags, Flags* parser) {
   node::NodeOptions& agent = flags->agent;
   parser->Text(&agent.kubeconfig, "--kubeconfig", "file that leads to the API server");
-  parser->Text(&agent.context, "--context", "context in it");
+  parser->Text(&agent.context, "--context", "context in it: a node's credentials");
   parser->Text(&agent.node_name, "--node-name", "name of the Node (default: the host name)");
   parser->Text(&agent.root_directory, "--state-dir",
                "where volumes, logs and certificates are kept (default /var/lib/sublet/node)");
@@ -56,8 +56,8 @@ void AddFlags(NodeFlags* flags, Flags* parser) {
   parser->Number(&flags->kubelet_port, "--kubelet-port", "its port (default 10250)");
   parser->Text(&agent.client_ca_file, "--client-ca",
                "authority whose certificates may use it (default: the kubeconfig's)");
-  parser->Bool(&agent.as_node, "--as-node",
-               "ask the API server for a node's rights only, by impersonation");
+  parser->Text(&agent.network_context, "--network-context",
+               "context for Services, endpoints and policies (default: --context)");
   parser->Text(&agent.pod_cidr, "--pod-net", "addresses of pods (default 10.244.0.0/24)");
   parser->Text(&agent.service_cidr, "--service-net",
                "addresses of Services (default 10.96.0.0/12)");

@@ -168,14 +168,16 @@ class Agent {
                client::FindConnection(options_.kubeconfig, options_.context));
     authority_pem_ = connection.transport.ca_pem;
     SUBLET_TRY(auto transport, client::MakeHttpTransport(connection.transport));
-    const client::Client user(transport, "sublet-node/v0.1");
-    client_ = std::make_unique<client::Client>(
-        options_.as_node ? user.As("system:node:" + options_.node_name,
-                                   {"system:nodes", "system:authenticated"})
-                         : user);
+    client_ = std::make_unique<client::Client>(transport, "sublet-node/v0.1");
+    client::Client network = *client_;
+    if (!options_.network_context.empty()) {
+      SUBLET_TRY(const client::Connection other,
+                 client::FindConnection(options_.kubeconfig, options_.network_context));
+      SUBLET_TRY(network, client::Connect(other, "sublet-node-network/v0.1"));
+    }
     informers_ = std::make_unique<client::InformerFactory>(*client_);
-    network_informers_ = std::make_unique<client::InformerFactory>(user);
-    dns_informers_ = std::make_unique<client::InformerFactory>(user);
+    network_informers_ = std::make_unique<client::InformerFactory>(network);
+    dns_informers_ = std::make_unique<client::InformerFactory>(network);
     events_ = std::make_unique<client::EventRecorder>(*client_, "kubelet", options_.node_name,
                                                       SystemClock());
     statuses_ = std::make_unique<StatusManager>(*client_, 3);

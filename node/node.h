@@ -27,9 +27,9 @@ struct NodeOptions {
   // PEM; certificates it signed may use the kubelet API. "" = the authority in the kubeconfig, which
   // signs both the API server's and the clients' certificates in the usual clusters.
   std::string client_ca_file;
-  // Act as system:node:NAME (impersonation by the kubeconfig's user): a node's rights, checked by the
-  // API server. Services, slices, policies and all pods are still followed as the kubeconfig's user.
-  bool as_node = false;
+  // The kubeconfig's context for Services, slices, policies, namespaces and all pods, which a node's own
+  // rights do not open; "" = `context` does.
+  std::string network_context;
   std::string pod_cidr = "10.244.0.0/24";
   std::string service_cidr = "10.96.0.0/12";
   std::string bridge = "sublet0";

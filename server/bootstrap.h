@@ -19,7 +19,8 @@ struct BootstrapFacts {
   std::string service_ip = "10.96.0.1";
   std::string endpoint_ip;  // where the Service "kubernetes" leads
   int endpoint_port = 0;
-  bool local_volumes = false;  // StorageClass local-path, the default one (host)
+  bool local_volumes = false;  // the host: StorageClass local-path, the default one, and the
+                               // rights of node agents besides a node's own
 };
 
 // All of them, in the order they are written.

@@ -2,6 +2,7 @@
 
 #include "apiserver/auth/default_policy.h"
 #include "server/bootstrap.h"
+#include "server/node_kubeconfig.h"
 
 namespace sublet::server {
 namespace {
@@ -221,6 +222,8 @@ std::vector<Json> BootstrapObjects(const BootstrapFacts& facts) {
   objects.push_back(AuthenticationConfig(facts));
   objects.push_back(KubernetesService(facts));
   if (facts.local_volumes) {
+    objects.push_back(NodeNetworkRole());
+    objects.push_back(NodeNetworkBinding());
     // The controllers' local-path provisioner makes the volumes (controllers/claim_controllers.h).
     objects.push_back(
         {{"apiVersion", "storage.k8s.io/v1"},

@@ -26,6 +26,10 @@ struct ControlPlaneOptions {
   std::string pod_listen_address;
   std::uint16_t pod_listen_port = 0;
   std::string kubeconfig_path;  // "" = none is written
+  // "" = none. Where the credentials of node `node_name` are written at each start
+  // (server/node_kubeconfig.h).
+  std::string node_kubeconfig_path;
+  std::string node_name;
   Role role = Role::kTenant;
   // The tenant's name on its host; "" = there is no host, nothing is synced.
   std::string tenant;

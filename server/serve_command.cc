@@ -46,6 +46,7 @@ bool ParseListen(const std::string& text, std::string* address_out, std::uint16_
 struct Flags {
   std::string listen = "127.0.0.1:6443";
   std::string pod_listen;
+  std::string node_kubeconfig;
   std::string config_path;
   std::string role = "tenant";
   std::string log_level = "info";
@@ -63,6 +64,8 @@ int ParseFlags(int argc, char** argv, Flags* flags, ControlPlaneOptions* options
                  "a second ADDRESS:PORT, where pods reach the API; the address may appear later");
   app.add_option("--write-kubeconfig", options->kubeconfig_path,
                  "file that receives an administrator's kubeconfig");
+  app.add_option("--write-node-kubeconfig", flags->node_kubeconfig,
+                 "NODE=FILE that receives the credentials of a node agent");
   app.add_option("--config", flags->config_path, "values file, as `sublet create --values` takes");
   app.add_option("--role", flags->role, "tenant or host")->capture_default_str();
   app.add_option("--tenant", options->tenant, "name of this tenant on its host; syncs its pods");
@@ -88,6 +91,15 @@ int ParseFlags(int argc, char** argv, Flags* flags, ControlPlaneOptions* options
   if (!flags->pod_listen.empty() &&
       !ParseListen(flags->pod_listen, &options->pod_listen_address, &options->pod_listen_port)) {
     return Refuse("--pod-listen \"" + flags->pod_listen + "\": allowed is ADDRESS:PORT");
+  }
+  if (const auto equals = flags->node_kubeconfig.find('='); !flags->node_kubeconfig.empty()) {
+    if (equals == 0 || equals == std::string::npos ||
+        equals + 1 == flags->node_kubeconfig.size()) {
+      return Refuse("--write-node-kubeconfig \"" + flags->node_kubeconfig +
+                    "\": allowed is NODE=FILE");
+    }
+    options->node_name = flags->node_kubeconfig.substr(0, equals);
+    options->node_kubeconfig_path = flags->node_kubeconfig.substr(equals + 1);
   }
   if (!ParseListen(flags->listen, &options->listen_address, &options->listen_port)) {
     return Refuse("--listen \"" + flags->listen +

@@ -30,6 +30,7 @@
 #include "server/control_plane.h"
 #include "server/gpu_admission.h"
 #include "server/identity_endpoints.h"
+#include "server/node_kubeconfig.h"
 #include "server/own_endpoints.h"
 #include "server/parts.h"
 
@@ -353,6 +354,12 @@ Result<void> Wiring::OpenListenerAndServe() {
 }
 
 Result<void> Wiring::WriteKubeconfig() const {
+  if (!options_.node_kubeconfig_path.empty()) {
+    SUBLET_TRY(const std::string text,
+               MakeNodeKubeconfig(pki_->authority(), url(), options_.node_name,
+                                  SystemClock().Now()));
+    SUBLET_RETURN_IF_ERROR(WriteFileAtomically(options_.node_kubeconfig_path, text, 0600));
+  }
   if (options_.kubeconfig_path.empty()) {
     return {};
   }

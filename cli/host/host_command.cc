@@ -51,6 +51,7 @@ std::string OwnPath() {
 }
 
 std::string KubeconfigFile() { return HostDirectory() + "/admin.kubeconfig"; }
+std::string NodeKubeconfigFile() { return HostDirectory() + "/node.kubeconfig"; }
 std::string LogFile(const std::string& name) { return HostDirectory() + "/logs/" + name + ".log"; }
 
 // One up or down at a time.
@@ -73,28 +74,37 @@ Result<client::Client> HostClient() {
   return client::Connect(connection, "sublet-cli");
 }
 
-// Whether every process lives and the API answers.
+// Whether every process lives, and the API and, through it, the node agent answer.
 bool IsUp(const HostState& state) {
   if (state.processes.empty() ||
       !std::all_of(state.processes.begin(), state.processes.end(), IsAlive)) {
     return false;
   }
   const auto client = HostClient();
-  return client.ok() && client->WithTimeout(std::chrono::seconds(2)).GetRaw("/readyz").ok();
+  if (!client.ok()) {
+    return false;
+  }
+  const auto quick = client->WithTimeout(std::chrono::seconds(2));
+  return quick.GetRaw("/readyz").ok() &&
+         quick.GetRaw(std::string("/api/v1/nodes/") + kNodeName + "/proxy/healthz").ok();
 }
 
 // The command that removes what the node agent made on the machine.
 std::vector<std::string> NodeCommand(const HostState& state, bool cleanup) {
   std::vector<std::string> command = {OwnPath(),
                                       "node",
-                                      "--kubeconfig=" + KubeconfigFile(),
+                                      "--kubeconfig=" + NodeKubeconfigFile(),
+                                      "--context=node",
+                                      "--network-context=network",
                                       "--engine=" + state.engine_socket,
                                       "--state-dir=" + HostDirectory() + "/node",
                                       std::string("--node-name=") + kNodeName,
                                       std::string("--pod-net=") + kPodNet,
                                       std::string("--service-net=") + kServiceNet,
                                       "--cdi-dir=" + HostDirectory() + "/cdi"};
-  command.push_back(cleanup ? "--cleanup" : "--as-node");
+  if (cleanup) {
+    command.push_back("--cleanup");
+  }
   return command;
 }
 
@@ -236,7 +246,8 @@ class Up {
     SUBLET_RETURN_IF_ERROR(StartOne(
         "serve", {OwnPath(), "serve", "--role=host", "--data-dir=" + HostDirectory() + "/serve",
                   "--listen=127.0.0.1:" + port, std::string("--pod-listen=") + kGateway + ":" + port,
-                  "--write-kubeconfig=" + KubeconfigFile()}));
+                  "--write-kubeconfig=" + KubeconfigFile(),
+                  std::string("--write-node-kubeconfig=") + kNodeName + "=" + NodeKubeconfigFile()}));
     return Wait("the host's API", "serve", [] {
       const auto client = HostClient();
       return client.ok() && client->WithTimeout(std::chrono::seconds(2)).GetRaw("/readyz").ok();

@@ -32,6 +32,20 @@ std::uint64_t StartTicks(std::int64_t pid) {
   return std::strtoull(field.c_str(), nullptr, 10);
 }
 
+// A process that was sent SIGKILL looks alive for a moment.
+bool WasKilled(std::int64_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("SigPnd:") || line.starts_with("ShdPnd:")) {
+      const std::uint64_t pending = std::strtoull(line.c_str() + sizeof("SigPnd:") - 1, nullptr, 16);
+      if ((pending & (std::uint64_t{1} << (SIGKILL - 1))) != 0) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 // The child's side of fork: never returns.
 [[noreturn]] void Become(const std::vector<std::string>& command,
                          const std::vector<std::string>& environment,
@@ -101,8 +115,18 @@ bool IsAlive(const Process& process) {
   std::string text;
   std::getline(file, text);
   const auto end = text.rfind(')');
-  const bool zombie = end != std::string::npos && end + 2 < text.size() && text[end + 2] == 'Z';
-  return !zombie && StartTicks(process.pid) == process.start_ticks;
+  if (end == std::string::npos || end + 2 >= text.size() || text[end + 2] == 'Z') {
+    return false;
+  }
+  std::istringstream fields(text.substr(end + 2));
+  std::string field;
+  for (int i = 3; i <= 9 && fields >> field; ++i) {
+  }
+  constexpr std::uint64_t kExiting = 4;  // PF_EXITING
+  if ((std::strtoull(field.c_str(), nullptr, 10) & kExiting) != 0 || WasKilled(process.pid)) {
+    return false;
+  }
+  return StartTicks(process.pid) == process.start_ticks;
 }
 
 void StopProcess(const Process& process, Deadline deadline) {

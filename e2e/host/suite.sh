@@ -1,22 +1,37 @@
 #!/usr/bin/env bash
-# suite.sh PART...: the tests of the embedded host, started by private_engine.sh. Parts:
-#   agent      logs, exec, attach, cp, port-forward with an old and a new kubectl; restarts of agent
-#              and engine; Services, names, policies
-#   workloads  Job, CronJob, StatefulSet with a volume, DaemonSet, rolling update under load, probes
-#   lifecycle  host up and down: again, half-finished, after killed processes, without an engine
+# suite.sh PART...: the tests of a node with real containers, started by private_engine.sh on the
+# engine behind SUBLET_ENGINE_SOCKET, against the API server that SUBLET_SERVER names (server_*.sh;
+# default sublet). No test asks which server or which engine it is. Parts:
+#   agent       logs, exec, attach, cp, port-forward with an old and a new kubectl; Services, names,
+#               policies; the kubelet's own API; restarts of agent and engine
+#   containers  what a kubelet adds to containers: init containers, sidecars, env, volumes, tokens,
+#               hooks, restarts, security, devices
+#   workloads   Job, CronJob, StatefulSet with a volume, DaemonSet, rolling update under load, probes
+#   lifecycle   host up and down: again, half-finished, after killed processes, without an engine
 # Each line of output is one test; the closing line is "N passed, N failed".
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 bin=${SUBLET_BIN:?} clients=${SUBLET_CLIENTS:?}
 k=$clients/kubectl-1.36 old=$clients/kubectl-1.29
-work=$(mktemp -d)
+work=$(mktemp -d /tmp/sublet-suite-XXXXXX)
 export HOME=$work/home XDG_STATE_HOME=$work/state KUBECONFIG=$work/kubeconfig
 mkdir -p "$HOME"
+# shellcheck source=/dev/null
+. "$here/server_${SUBLET_SERVER:-sublet}.sh"
+began=$(date +%s%N)
+finish() {
+  server_down
+  awk -v d="$work/" 'index($5, d) == 1 {print $5}' /proc/self/mountinfo | sort -r | xargs -r umount -l 2>/dev/null
+  rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 1' TERM INT
 passed=0 failed=0
-trap '"$bin" host down --force >/dev/null 2>&1; rm -rf "$work"' EXIT
 
-pass() { passed=$((passed + 1)); printf 'ok    %s\n' "$1"; }
-fail() { failed=$((failed + 1)); printf 'FAIL  %s\n%s\n' "$1" "${2:-}"; }
+# Lines carry the seconds since the test before them.
+clock() { local now; now=$(date +%s%N); printf '%5d ms' $(((now - began) / 1000000)); began=$now; }
+pass() { passed=$((passed + 1)); printf 'ok    %s  %s\n' "$(clock)" "$1"; began=$(date +%s%N); }
+fail() { failed=$((failed + 1)); printf 'FAIL  %s  %s\n%s\n' "$(clock)" "$1" "${2:-}"; began=$(date +%s%N); }
 # check NAME WANTED COMMAND...: the command succeeds and its output contains WANTED.
 check() {
   local name=$1 wanted=$2 out
@@ -33,7 +48,8 @@ refuse() {
 within() {
   local name=$1 wanted=$2 out=""
   shift 2
-  for _ in $(seq 300); do
+  local until=$((SECONDS + 60))
+  while [ $SECONDS -lt $until ]; do
     if out=$("$@" 2>&1) && [[ $out == *"$wanted"* ]]; then pass "$name"; return 0; fi
     sleep 0.2
   done
@@ -42,7 +58,8 @@ within() {
 }
 # eventually COMMAND...: true within 60 seconds.
 eventually() {
-  for _ in $(seq 300); do
+  local until=$((SECONDS + 60))
+  while [ $SECONDS -lt $until ]; do
     "$@" >/dev/null 2>&1 && return 0
     sleep 0.2
   done
@@ -52,8 +69,8 @@ pod_field() { $k get pod "$1" -o "jsonpath=$2"; }
 process() { "$bin" host status -o json | tr -d ' \n' | sed -n "s/.*\"name\":\"$1\",\"pid\":\([0-9]*\).*/\1/p"; }
 inside() { $k exec "$1" -- sh -c "$2"; }
 
-host_up() {
-  "$bin" host up >"$work/up.log" 2>&1 || { cat "$work/up.log"; "$bin" host logs node 2>&1 | tail -n 20; return 1; }
+node_up() {
+  server_up || return 1
   "$here/load_busybox.sh" sublet.test/busybox:1
   eventually $k get serviceaccount default
 }
@@ -83,7 +100,6 @@ streams() {  # streams KUBECTL: everything kubectl does with a running container
 }
 
 agent() {
-  check "web app applied" created $k apply -f "$here/manifests/web.yaml"
   check "a StatefulSet rolls out" "roll out complete" $k rollout status statefulset/web --timeout=60s
   check "pods are ready" "condition met" $k wait --for=condition=Ready pod/reader-136 pod/reader-129 pod/client --timeout=60s
   check "kubelet's status: QoS" Burstable pod_field web-0 '{.status.qosClass}'
@@ -118,19 +134,100 @@ agent() {
   check "stats/summary names pods" web-0 $k get --raw /api/v1/nodes/sublet-host/proxy/stats/summary
   check "metrics/resource" container_memory_working_set_bytes $k get --raw /api/v1/nodes/sublet-host/proxy/metrics/resource
 
-  local id agent_pid
+  local id node_ip=10.244.0.1 token
+  token=$($k create token stranger)
+  check "the kubelet's API wants credentials" 401 curl -sk -m 5 -o /dev/null -w '%{http_code}' https://$node_ip:10250/pods
+  check "and rights" 403 curl -sk -m 5 -o /dev/null -w '%{http_code}' -H "Authorization: Bearer $token" https://$node_ip:10250/pods
+  token=$($k create token monitor)
+  check "who may sees the pods" '"web-0"' curl -sk -m 5 -H "Authorization: Bearer $token" https://$node_ip:10250/pods
+  check "and the summary" '"usageCoreNanoSeconds"' curl -sk -m 5 -H "Authorization: Bearer $token" https://$node_ip:10250/stats/summary
+
   id=$(pod_field web-0 '{.status.containerStatuses[0].containerID}')
-  agent_pid=$(process node)
-  kill -9 "$agent_pid"
+  agent_kill
   check "the Service outlives the agent" "hello from" curl -s -m 5 "http://$ip/"
-  check "up again after the agent was killed" "is up" "$bin" host up
+  check "the agent starts again" "is up" agent_start
   check "the pod was not touched" "$id 0" pod_field web-0 '{.status.containerStatuses[0].containerID} {.status.containerStatuses[0].restartCount}'
   within "exec works again" again $k exec web-0 -- echo again
   check "the engine is killed and started" "" $SUBLET_ENGINE_RESTART
   check "the Service outlives the engine" "hello from" curl -s -m 5 "http://$ip/"
   within "exec works with the new engine" again $k exec web-0 -- echo again
   check "the pod was not touched by that either" "$id 0" pod_field web-0 '{.status.containerStatuses[0].containerID} {.status.containerStatuses[0].restartCount}'
-  check "pods go" deleted $k delete -f "$here/manifests/web.yaml" --wait=true
+}
+
+# ask NAME: the A records of a name over TCP, asked in pod client, as octets.
+ask_tcp() {
+  local question="" part
+  for part in ${1//./ }; do question+=$(printf '\\%03o%s' ${#part} "$part"); done
+  inside client "printf '\\000\\$(printf %03o $((${#1} + 18)))\\022\\064\\001\\000\\000\\001\\000\\000\\000\\000\\000\\000$question\\000\\000\\001\\000\\001' |
+    timeout 5 nc -w 2 \$(sed -n 's/^nameserver //p' /etc/resolv.conf | head -n 1) 53 | od -An -tu1 -v | tr -s ' \n' ' '"
+}
+
+containers() {
+  check "names by UDP" "$($k get service web -o 'jsonpath={.spec.clusterIP}')" inside client 'nslookup web.default.svc.cluster.local | tail -n +3'
+  local octets
+  octets=$($k get service web -o 'jsonpath={.spec.clusterIP}')
+  check "names by TCP" "${octets//./ }" ask_tcp web.default.svc.cluster.local
+  check "init containers, sidecar and containers in order" "first side second" bash -c \
+    "$k wait --for=jsonpath={.status.phase}=Succeeded pod/stages --timeout=60s >/dev/null; $k logs stages -c main"
+  check "the pod ended in spite of its sidecar" "PodCompleted" pod_field stages '{.status.conditions[?(@.type=="Ready")].reason}'
+
+  check "pod facts is ready" "condition met" $k wait --for=condition=Ready pod/facts --timeout=60s
+  local address
+  address=$(pod_field facts '{.status.podIP}')
+  check "env: references" "one 2 sesame facts $address sublet-host red 48 facts-red-\$(NODE)" \
+    inside facts 'echo $SET_value $SET_other $WORD $POD $ADDRESS $NODE $COLOR $MIB "$BOTH"'
+  check "env: Services" "$($k get service web -o 'jsonpath={.spec.clusterIP}') 80" inside facts 'echo $WEB_SERVICE_HOST $WEB_SERVICE_PORT'
+  check "volumes: files and modes" "one sesame 400 color=\"red\" 2" \
+    inside facts 'echo $(cat /settings/value) $(cat /hidden/word) $(stat -L -c %a /hidden/word) $(cat /about/labels) $(cat /token/also)'
+  check "volumes: memory" "tmpfs" inside facts 'df /memory'
+  check "limits reach the cgroup" "50331648" inside facts 'cat /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null || cat /sys/fs/cgroup/memory.max'
+  check "the token is for its audience" '["somebody"]' bash -c \
+    "$k exec facts -- cat /token/token | cut -d. -f2 | tr '_-' '/+' | sed 's/\$/==/' | base64 -d 2>/dev/null | grep -o '\"aud\":\[[^]]*]'"
+  check "the API server knows the pod's own token" "system:serviceaccount:default:default" bash -c \
+    "$k --token=\$($k exec facts -- cat /var/run/secrets/kubernetes.io/serviceaccount/token) --kubeconfig=/dev/null -s \$($k config view --minify -o 'jsonpath={.clusters[0].cluster.server}') --insecure-skip-tls-verify auth whoami"
+  $k patch configmap settings -p '{"data":{"value":"two"}}' >/dev/null
+  $k patch secret hidden -p '{"stringData":{"word":"simsim"}}' >/dev/null
+  $k label pod facts color=blue --overwrite >/dev/null
+  within "live: a ConfigMap's change" two inside facts 'cat /settings/value'
+  within "live: a Secret's change" simsim inside facts 'cat /hidden/word'
+  within "live: a label's change" 'color="blue"' inside facts 'cat /about/labels'
+
+  within "a crashing container waits longer and longer" CrashLoopBackOff pod_field crash '{.status.containerStatuses[0].state.waiting.reason}'
+  check "its last end is told" "3 why" pod_field crash '{.status.containerStatuses[0].lastState.terminated.exitCode} {.status.containerStatuses[0].lastState.terminated.message}'
+  check "its log before is there" attempt $k logs crash --previous
+  check "an Event says so" "Back-off restarting failed container" $k get events --field-selector involvedObject.name=crash
+
+  check "pod hooked is ready" "condition met" $k wait --for=condition=Ready pod/hooked --timeout=60s
+  ($k logs -f hooked >"$work/hooked" 2>&1) &
+  local follower=$!
+  eventually grep -q "after start" "$work/hooked"
+  $k delete pod hooked >/dev/null
+  wait $follower
+  check "hooks and signal in order" "after start before stop got TERM" bash -c "tr '\\n' ' ' <$work/hooked"
+
+  $k wait --for=jsonpath='{.status.phase}'=Succeeded pod/careful --timeout=60s >/dev/null
+  local said
+  said=$($k logs careful)
+  check "security: user and groups" "uid=1000(user) gid=3000(3000) groups=2000" echo $said
+  check "security: no capabilities" "CapEff: 0000000000000000 NoNewPrivs: 1" echo $said
+  check "security: the group owns the volume" " 1000 2000 " echo $said
+  check "security: read-only root" "read-only" echo $said
+
+  check "hostNetwork: the node's address" "$(pod_field hosted '{.status.hostIP}')" pod_field hosted '{.status.podIP}'
+  check "hostNetwork: the node's links" "sublet0" inside hosted 'ip -o link'
+  check "pod ported is ready" "condition met" $k wait --for=condition=Ready pod/ported --timeout=60s
+  within "hostPort" "by host port" curl -s -m 5 http://10.244.0.1:30081/
+  within "a pod past its deadline" "DeadlineExceeded" pod_field late '{.status.reason}'
+  within "an unknown RuntimeClass is an Event" "nowhere" bash -c "$k get events --field-selector involvedObject.name=classy,type=Warning -o 'jsonpath={.items[*].message}'"
+  within "a device specification: env" "made for all" $k logs device
+  check "a device specification: mount" "from the machine" $k logs device
+  check "a device specification: device" "crw" $k logs device
+  within "a pod out of memory says so" "OOMKilled 137" pod_field hungry '{.status.containerStatuses[0].state.terminated.reason} {.status.containerStatuses[0].state.terminated.exitCode}'
+  within "an image that cannot be had" ImagePullBackOff pod_field unpullable '{.status.containerStatuses[0].state.waiting.reason}'
+  check "a debug container sees its target" "sleep" $k debug client-box --image=sublet.test/busybox:1 --target=c -q -i -- ps
+  check "its status is there" "terminated" pod_field client-box '{.status.ephemeralContainerStatuses[0].state}'
+  check "logs by bytes" "4" bash -c "$k logs web-0 --limit-bytes=4 | wc -c"
+  check "logs by time" "0" bash -c "$k logs web-0 --since-time=2100-01-01T00:00:00Z | wc -c"
 }
 
 forward_once() {
@@ -145,7 +242,6 @@ forward_once() {
 }
 
 workloads() {
-  check "workloads applied" created $k apply -f "$here/manifests/workloads.yaml"
   check "a Job completes" "condition met" $k wait --for=condition=Complete job/sum --timeout=60s
   check "its log is there" 5050 $k logs job/sum
   check "a failing Job fails" "condition met" $k wait --for=condition=Failed job/broken --timeout=60s
@@ -165,7 +261,7 @@ workloads() {
       curl -s -m 5 -o /dev/null -w '%{http_code}\n' "http://$ip/" >>"$work/load" || echo failed >>"$work/load"
     done
   ) &
-  local load=$!
+  local load=$! before
   check "a rolling update" "env updated" $k set env deployment/app VERSION=2
   check "is rolled out" "successfully rolled out" $k rollout status deployment/app --timeout=120s
   touch "$work/stop"
@@ -181,19 +277,12 @@ workloads() {
   within "it is no endpoint any more" "" bash -c "[ -z \"\$($k get endpoints probed -o 'jsonpath={.subsets[0].addresses}')\" ]"
   check "its readiness comes back" "" inside probed 'touch /tmp/ready'
   within "it is an endpoint again" "$(pod_field probed '{.status.podIP}')" $k get endpoints probed -o 'jsonpath={.subsets[0].addresses[0].ip}'
+  before=$(pod_field probed '{.status.containerStatuses[0].restartCount}')
   check "its liveness goes" "" inside probed 'rm /tmp/alive'
-  within "it is restarted" 1 pod_field probed '{.status.containerStatuses[0].restartCount}'
-  within "a pod that cannot be pulled says so" ImagePullBackOff pod_field unpullable '{.status.containerStatuses[0].state.waiting.reason}'
-  within "a pod out of memory says so" OOMKilled pod_field hungry '{.status.containerStatuses[0].state.terminated.reason}'
-  check "a debug container" "sleep" $k debug client-box --image=sublet.test/busybox:1 --target=c -q -i -- ps
-  within "a ConfigMap's change arrives in the volume" two config_change
+  within "it is restarted" $((before + 1)) pod_field probed '{.status.containerStatuses[0].restartCount}'
   within "a CronJob makes a Job" "ticks-" $k get jobs -l app=ticks -o name
-  check "workloads go" deleted $k delete -f "$here/manifests/workloads.yaml" --wait=true
-}
-
-config_change() {
-  $k create configmap settings --from-literal=value=two --dry-run=client -o yaml | $k apply -f - >/dev/null 2>&1
-  inside client-box 'cat /settings/value'
+  check "everything goes" deleted $k delete -f "$here/manifests" --wait=true --ignore-not-found --timeout=90s
+  within "and no container is left" "[]" curl -s --unix-socket "$SUBLET_ENGINE_SOCKET" 'http://d/v1.41/containers/json?all=1'
 }
 
 leftovers() {  # what a host may leave on the machine, one per line; nothing is right
@@ -229,19 +318,32 @@ lifecycle() {
   check "which leaves nothing either" "nothing" bash -c "$(declare -f leftovers); work=$work k=$k; [ -z \"\$(leftovers)\" ] && echo nothing || leftovers"
 }
 
-if host_up; then
-  pass "host up"
+make_device_specification() {
+  mkdir -p "$cdi_dir"
+  echo "from the machine" >"$work/thing"
+  cat >"$cdi_dir/test.json" <<CDI
+{"cdiVersion": "0.6.0", "kind": "sublet.test/thing",
+ "containerEdits": {"env": ["EVERY=for all"]},
+ "devices": [{"name": "one", "containerEdits": {"env": ["THING=made"],
+   "mounts": [{"hostPath": "$work/thing", "containerPath": "/thing/file", "options": ["ro", "bind"]}],
+   "deviceNodes": [{"path": "/dev/thing", "hostPath": "/dev/null"}]}}]}
+CDI
+}
+
+if node_up; then
+  pass "$server_name and a Ready node"
+  make_device_specification
+  # All at once: what takes its time does so while other tests run.
+  if [ "$*" != lifecycle ]; then
+    check "everything applied" created $k apply -f "$here/manifests/web.yaml" -f "$here/manifests/workloads.yaml" \
+      -f "$here/manifests/containers.yaml"
+  fi
   for part in "$@"; do
     $part
   done
 else
-  fail "host up"
+  fail "$server_name and a Ready node"
 fi
-if [ $failed -gt 0 ]; then
-  for log in serve node; do
-    echo "---- $log"
-    tail -n 25 "$XDG_STATE_HOME/sublet/host/logs/$log.log" 2>/dev/null
-  done
-fi
+[ $failed -gt 0 ] && agent_log
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

@@ -147,6 +147,15 @@ Result<void> StatusManager::Send(const PodPlan& plan, const Json* status, bool f
         patch["status"][member] = nullptr;
       }
     }
+    if (patch["status"].contains("conditions")) {
+      for (Json& condition : patch["status"]["conditions"]) {
+        for (const char* member : {"reason", "message"}) {
+          if (!condition.contains(member)) {
+            condition[member] = nullptr;
+          }
+        }
+      }
+    }
     auto patched = client_.Patch(PodTarget(plan, "status"), client::PatchType::kStrategicMerge, patch);
     if (!patched.ok()) {
       const Status& error = patched.error();

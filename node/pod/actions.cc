@@ -361,6 +361,9 @@ Result<Incarnation> InspectEnded(PodServices& services, const ContainerPlan* con
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(3));
   }
+  if (ended.exit_code == 137 && !out_of_memory) {
+    out_of_memory = KernelLogSaysOom(run.id);
+  }
   ended.reason = out_of_memory && ended.exit_code == 137 ? "OOMKilled"
                  : ended.exit_code == 0                  ? "Completed"
                                                          : "Error";

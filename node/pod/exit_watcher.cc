@@ -52,6 +52,31 @@ bool Exists(const std::string& path) {
 
 }  // namespace
 
+bool KernelLogSaysOom(const std::string& container_id) {
+  const int fd = ::open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) {
+    return false;
+  }
+  bool found = false;
+  char record[8192];
+  // One record per read; EPIPE says that the ring went over the next one, EAGAIN is its end.
+  for (int i = 0; i < 1 << 20 && !found; ++i) {
+    const ssize_t n = ::read(fd, record, sizeof(record));
+    if (n < 0 && (errno == EPIPE || errno == EINTR)) {
+      continue;
+    }
+    if (n <= 0) {
+      break;
+    }
+    const std::string_view line(record, static_cast<std::size_t>(n));
+    const auto at = line.find("oom_memcg=");
+    found = at != std::string_view::npos &&
+            line.substr(at, line.find(',', at) - at).find(container_id) != std::string_view::npos;
+  }
+  ::close(fd);
+  return found;
+}
+
 std::string MemoryCgroupOf(int pid, bool* is_v2) {
   const std::string text = ReadFile("/proc/" + std::to_string(pid) + "/cgroup", 16384);
   std::string unified;

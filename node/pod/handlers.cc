@@ -33,8 +33,9 @@ HandlerOutcome RunExecHandler(ContainerEngine& engine, const HandlerPlan& handle
     for (const std::string& word : handler.argv) {
       command += (command.empty() ? "" : " ") + word;
     }
-    outcome.output = result.error().Is(Reason::kTimeout) ? "command timed out: \"" + command + "\""
-                                                         : result.error().message();
+    outcome.errored = !result.error().Is(Reason::kTimeout);
+    outcome.output = outcome.errored ? result.error().message()
+                                     : "command timed out: \"" + command + "\"";
     return outcome;
   }
   outcome.success = result->exit_code == 0;
@@ -136,7 +137,7 @@ HandlerOutcome Sleep(std::chrono::milliseconds duration, Canceller* cancel) {
                                                                    std::chrono::steady_clock::now());
     if (left.count() <= 0 ||
         ::poll(&p, 1, static_cast<int>(std::min<long long>(left.count(), 1 << 30))) > 0) {
-      return {true, ""};
+      return {true, false, ""};
     }
   }
 }
@@ -168,11 +169,11 @@ HandlerOutcome RunHandler(ContainerEngine& engine, const HandlerPlan& handler,
            handler.kind == HandlerPlan::Kind::kGrpc;
   };
   if (needs_port() && port == 0) {
-    return {false, "invalid port: " + handler.port};
+    return {false, false, "invalid port: " + handler.port};
   }
   switch (handler.kind) {
     case HandlerPlan::Kind::kNone:
-      return {true, ""};
+      return {true, false, ""};
     case HandlerPlan::Kind::kExec:
       return RunExecHandler(engine, handler, target, deadline, cancel);
     case HandlerPlan::Kind::kHttp:
@@ -181,10 +182,10 @@ HandlerOutcome RunHandler(ContainerEngine& engine, const HandlerPlan& handler,
       return RunTcpHandler(host, port, deadline);
     case HandlerPlan::Kind::kGrpc: {
       auto serving = CheckGrpcHealth(host, port, handler.grpc_service, deadline);
-      return serving.ok() ? HandlerOutcome{*serving, *serving ? "service is healthy"
+      return serving.ok() ? HandlerOutcome{*serving, false, *serving ? "service is healthy"
                                                               : "service unhealthy (responded with "
                                                                 "\"NOT_SERVING\")"}
-                          : HandlerOutcome{false, serving.error().message()};
+                          : HandlerOutcome{false, false, serving.error().message()};
     }
     case HandlerPlan::Kind::kSleep:
       return Sleep(std::min<std::chrono::milliseconds>(handler.sleep, timeout), cancel);

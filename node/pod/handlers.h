@@ -19,6 +19,8 @@ struct HandlerTarget {
 
 struct HandlerOutcome {
   bool success = false;
+  // The engine could not be asked: says nothing about the container. Probes throw this away.
+  bool errored = false;
   std::string output;  // what was seen, at most 10 KiB: kubelet's words for the Event
 };
 

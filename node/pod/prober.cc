@@ -144,6 +144,10 @@ void Prober::Probe(const std::shared_ptr<Entry>& entry) {
     if (entry->removed || stopped_) {
       return;
     }
+    if (outcome.errored) {
+      Schedule(entry, began + entry->plan.period);
+      return;
+    }
     entry->successes = outcome.success ? entry->successes + 1 : 0;
     entry->failures = outcome.success ? 0 : entry->failures + 1;
     const bool over = outcome.success ? entry->successes >= entry->plan.success_threshold
