@@ -63,7 +63,7 @@ server_up() {
   eventually $k get --raw /readyz || { tail -n 30 "$up/apiserver.log" "$up/etcd.log"; return 1; }
   daemon controllers "$SUBLET_UPSTREAM/kube-controller-manager" --kubeconfig="$up/controllers.conf" \
     --service-account-private-key-file="$up/sa.key" --root-ca-file="$up/ca.crt" \
-    --use-service-account-credentials=false --leader-elect=false
+    --use-service-account-credentials=true --leader-elect=false
   daemon scheduler "$SUBLET_UPSTREAM/kube-scheduler" --kubeconfig="$up/scheduler.conf" --leader-elect=false
   $k apply -f "$here/../../manifests/host/node-network.yaml" -f "$here/manifests/volumes.yaml" >/dev/null || return 1
   agent_start >/dev/null
