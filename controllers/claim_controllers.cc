@@ -233,10 +233,8 @@ class VolumeBinder final : public Controller {
       return SetPhase(std::move(volume), "Released");
     }
     RemoveFolder(std::string(kube::FindString(volume, {"spec", "hostPath", "path"})));
+    // Its finalizer goes with the volume protection below.
     SUBLET_RETURN_IF_ERROR(volumes_.Delete(key, cached->uid));
-    if (cached->deleting() && kube::RemoveFinalizer(&volume, kVolumeFinalizer)) {
-      SUBLET_RETURN_IF_ERROR(volumes_.Update(volume));
-    }
     return Outcome::Done();
   }
 

@@ -26,7 +26,8 @@ struct Settings {
   std::string local_volume_root;
   // Node lifecycle.
   std::chrono::seconds node_grace{50};
-  // Pod GC: finished pods kept in all.
+  // Pod GC: how long a pod may name a node that does not exist; finished pods kept in all.
+  std::chrono::seconds orphan_wait{40};
   int terminated_pods_max = 12500;
 };
 

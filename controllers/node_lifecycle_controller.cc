@@ -1,6 +1,7 @@
 #include "controllers/node_lifecycle_controller.h"
 
 #include <array>
+#include <atomic>
 #include <nlohmann/json.hpp>
 
 #include "controllers/pod_control.h"
@@ -49,14 +50,53 @@ class NodeLifecycleController final : public Controller {
         grace_(context.settings.node_grace),
         nodes_(context, kNodes),
         leases_(context, kLeases),
+        pods_(context, kPods),
+        events_(context.events.As("node-controller")),
         queue_(context.manager.Add(
             {.name = "node-lifecycle",
              .reconcile = [this](const kube::ObjectKey& key) { return Reconcile(key); },
-             .needs = {&nodes_.informer(), &leases_.informer()}})) {
+             .needs = {&nodes_.informer(), &leases_.informer(), &pods_.informer()}})) {
+    pods_.informer().AddIndex(kNodeIndex, IndexByNode);
     RouteSelf(nodes_, queue_);
+    nodes_.informer().AddHandler([this](const ObjectPtr& before, const ObjectPtr& after) {
+      CountReady(before && IsReady(*before), after && IsReady(*after));
+    });
+    leases_.informer().AddHandler([this](const ObjectPtr& before, const ObjectPtr& after) {
+      if (!before && after->key.namespace_name == kLeaseNamespace) {
+        queue_.Add({"", after->key.name});
+      }
+    });
+    // A pod that is bound to a lost node, or was seen late, is not ready either.
+    pods_.informer().AddHandler([this](const ObjectPtr& before, const ObjectPtr& after) {
+      if (after && !before && PodOf(after).ready && !PodOf(after).node.empty()) {
+        const ObjectPtr node = nodes_.Find({"", PodOf(after).node});
+        if (node && !IsReady(*node)) {
+          queue_.Add(node->key);
+        }
+      }
+    });
   }
 
  private:
+  static bool IsReady(const client::CachedObject& node) {
+    const auto value = node.Parse();
+    return value.ok() && kube::IsConditionTrue(*value, "Ready");
+  }
+
+  // With the first and the last Ready node all others are looked at again: while none is, nobody is
+  // evicted (it is the control plane that is cut off).
+  void CountReady(bool was, bool is) {
+    if (was == is) {
+      return;
+    }
+    const int before = ready_.fetch_add(is ? 1 : -1);
+    if (before + (is ? 1 : -1) == 0 || before == 0) {
+      for (const ObjectPtr& node : nodes_.informer().List()) {
+        queue_.Add(node->key);
+      }
+    }
+  }
+
   Result<Outcome> Reconcile(const kube::ObjectKey& key) {
     const ObjectPtr cached = nodes_.Find(key);
     if (cached == nullptr || cached->deleting()) {
@@ -68,6 +108,9 @@ class NodeLifecycleController final : public Controller {
       SUBLET_RETURN_IF_ERROR(MarkUnknown(node));
     }
     SUBLET_RETURN_IF_ERROR(WriteTaints(key, node));
+    if (!kube::IsConditionTrue(node, "Ready")) {
+      SUBLET_RETURN_IF_ERROR(MarkPodsNotReady(key.name));
+    }
     // Looked at again when the lease would run out; a renewed one then only moves that moment.
     return left && left->count() > 0 ? Outcome::After(*left) : Outcome::Done();
   }
@@ -87,19 +130,52 @@ class NodeLifecycleController final : public Controller {
   }
 
   Result<void> MarkUnknown(Json& node) {
-    const Json* ready = kube::FindCondition(node, "Ready");
-    if (ready != nullptr && kube::FindString(*ready, {"status"}) == "Unknown") {
+    const std::string now = kube::FormatTime(clock_.Now());
+    bool changed = false;
+    for (const char* type : {"Ready", "MemoryPressure", "DiskPressure", "PIDPressure"}) {
+      const Json* condition = kube::FindCondition(node, type);
+      if (condition == nullptr) {
+        changed |= kube::SetCondition(&node, {type, "Unknown", "NodeStatusNeverUpdated",
+                                              "Kubelet never posted node status.", 0}, now);
+      } else if (kube::FindString(*condition, {"status"}) != "Unknown") {
+        changed |= kube::SetCondition(&node, {type, "Unknown", "NodeStatusUnknown",
+                                              "Kubelet stopped posting node status.", 0}, now);
+      }
+    }
+    if (!changed) {
       return Ok();
     }
-    kube::SetCondition(&node,
-                       {"Ready", "Unknown", "NodeStatusUnknown",
-                        "Kubelet stopped posting node status.", 0},
-                       kube::FormatTime(clock_.Now()));
     auto written = nodes_.UpdateStatus(node);
     if (!written.ok()) {
       return std::move(written).error();
     }
     node = std::move(*written);
+    events_.Event(client::EventTargetOf(node, "v1", "Node"), "Normal", "NodeNotReady",
+                  "Node " + std::string(kube::NameOf(node)) + " status is now: NodeNotReady");
+    return Ok();
+  }
+
+  // Services stop sending requests to them; their kubelet will say otherwise when it is back.
+  Result<void> MarkPodsNotReady(const std::string& node) {
+    for (const ObjectPtr& pod : pods_.informer().ByIndex(kNodeIndex, node)) {
+      if (!PodOf(pod).ready || PodOf(pod).Finished()) {
+        continue;
+      }
+      Json condition = {{"type", "Ready"},
+                        {"status", "False"},
+                        {"lastTransitionTime", kube::FormatTime(clock_.Now())}};
+      const auto patched = pods_.Patch(
+          pod->key, client::PatchType::kStrategicMerge,
+          {{"metadata", {{"uid", pod->uid}}},
+           {"status", {{"conditions", Json::array({std::move(condition)})}}}},
+          "status");
+      if (patched.ok()) {
+        events_.Event({"v1", "Pod", pod->key.namespace_name, pod->key.name, pod->uid, "", ""},
+                      "Warning", "NodeNotReady", "Node is not ready");
+      } else if (!patched.error().Is(Reason::kNotFound) && !patched.error().Is(Reason::kConflict)) {
+        return patched.error();
+      }
+    }
     return Ok();
   }
 
@@ -113,6 +189,9 @@ class NodeLifecycleController final : public Controller {
       }
     }
     for (Json taint : TaintsByCondition(node)) {
+      if (taint["effect"] == "NoExecute" && ready_.load() == 0) {
+        continue;
+      }
       // A taint that stands keeps the moment it was added.
       for (const Json& old : now) {
         if (old.value("key", "") == taint["key"] && old.value("effect", "") == taint["effect"]) {
@@ -140,6 +219,9 @@ class NodeLifecycleController final : public Controller {
   const std::chrono::seconds grace_;
   Collection nodes_;
   Collection leases_;
+  Collection pods_;
+  const client::EventRecorder::Source events_;
+  std::atomic<int> ready_{0};
   client::WorkQueue& queue_;
 };
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kube/object.h"
+#include "kube/timestamp.h"
 
 namespace sublet::controllers {
 namespace {
@@ -215,6 +216,31 @@ void RouteToOwners(const Collection& collection, const Collection& owners,
       }
     }
   });
+}
+
+std::vector<std::string> IndexByNode(const client::CachedObject& pod) {
+  const std::string& node = pod.As<PodRecord>().node;
+  return node.empty() ? std::vector<std::string>() : std::vector<std::string>{node};
+}
+
+Result<void> MarkDisrupted(const Collection& pods, const client::CachedObject& pod,
+                           const std::string& reason, const std::string& message,
+                           const std::string& phase, WallTime now) {
+  Json status = {{"conditions", Json::array({{{"type", "DisruptionTarget"},
+                                              {"status", "True"},
+                                              {"reason", reason},
+                                              {"message", message},
+                                              {"lastTransitionTime", kube::FormatTime(now)}}})}};
+  if (!phase.empty()) {
+    status["phase"] = phase;
+  }
+  const auto patched = pods.Patch(pod.key, client::PatchType::kStrategicMerge,
+                                  {{"metadata", {{"uid", pod.uid}}}, {"status", std::move(status)}},
+                                  "status");
+  if (!patched.ok() && !patched.error().Is(Reason::kNotFound) && !patched.error().Is(Reason::kConflict)) {
+    return patched.error();
+  }
+  return Ok();
 }
 
 void SortForDeletion(std::vector<client::ObjectPtr>* pods,

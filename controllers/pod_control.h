@@ -56,6 +56,16 @@ void RouteToOwners(const Collection& collection, const Collection& owners,
 // Adds every changed object of `collection` itself.
 void RouteSelf(const Collection& collection, client::WorkQueue& queue);
 
+// Index of pods by the node they are bound to.
+inline constexpr std::string_view kNodeIndex = "node";
+std::vector<std::string> IndexByNode(const client::CachedObject& pod);
+
+// Writes the condition DisruptionTarget=True with this reason, and `phase` unless it is empty.
+// A pod that is gone is success.
+Result<void> MarkDisrupted(const Collection& pods, const client::CachedObject& pod,
+                           const std::string& reason, const std::string& message,
+                           const std::string& phase, WallTime now);
+
 // Sorts so that the pods to delete first stand first: unassigned, pending, not ready, cheap, crowded
 // on a node, lately ready, restarted, young. `crowd` gives how many related pods share a pod's node.
 void SortForDeletion(std::vector<client::ObjectPtr>* pods,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "controllers/claim_controllers.h"
+#include "controllers/cluster_role_aggregation.h"
 #include "controllers/cron_job_controller.h"
 #include "controllers/daemon_set_controller.h"
 #include "controllers/deployment_controller.h"
@@ -15,8 +16,11 @@
 #include "controllers/namespace_controller.h"
 #include "controllers/node_lifecycle_controller.h"
 #include "controllers/node_usage_controller.h"
+#include "controllers/pod_garbage_collector.h"
 #include "controllers/replica_set_controller.h"
+#include "controllers/resource_quota_controller.h"
 #include "controllers/stateful_set_controller.h"
+#include "controllers/taint_eviction_controller.h"
 
 namespace sublet::controllers {
 
@@ -36,6 +40,10 @@ const std::vector<ControllerEntry>& AllControllers() {
       {"ttl-after-finished", Runs::kEverywhere, MakeTtlAfterFinishedController},
       {"cronjob", Runs::kEverywhere, MakeCronJobController},
       {"node-lifecycle", Runs::kEverywhere, MakeNodeLifecycleController},
+      {"taint-eviction", Runs::kEverywhere, MakeTaintEvictionController},
+      {"pod-garbage-collector", Runs::kEverywhere, MakePodGarbageCollector},
+      {"resourcequota", Runs::kEverywhere, MakeResourceQuotaController},
+      {"clusterrole-aggregation", Runs::kEverywhere, MakeClusterRoleAggregation},
       {"node-usage", Runs::kHostOnly, MakeNodeUsageController},
       {"persistentvolume-binder", Runs::kHostOnly, MakeVolumeBinder},
       {"persistentvolumeclaim-protection", Runs::kEverywhere, MakeClaimProtection},

@@ -65,7 +65,8 @@ TEST_F(Workloads, RollingUpdateReplacesPodsAndKeepsTheOldSetForRollback) {
   cluster_->Patch("apps/v1/deployments", "roll",
                   {{"spec", {{"template", {{"metadata", {{"annotations", {{"v", "2"}}}}}}}}}});
   ASSERT_TRUE(cluster_->AwaitOne("apps/v1/deployments", "roll", [](const Json& roll) {
-    return kube::FindInt(roll, {"status", "updatedReplicas"}) == 4 &&
+    return kube::FindInt(roll, {"status", "observedGeneration"}) == kube::GenerationOf(roll) &&
+           kube::FindInt(roll, {"status", "updatedReplicas"}) == 4 &&
            kube::FindInt(roll, {"status", "replicas"}) == 4 &&
            kube::FindInt(roll, {"status", "availableReplicas"}) == 4;
   })) << cluster_->last();

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "apiserver/admission/pod_resources.h"
+#include "kube/pod_resources.h"
 #include "apiserver/admission/registry.h"
 #include "apiserver/registry/object_codec.h"
 #include "kube/field_error.h"
@@ -14,6 +14,7 @@ namespace sublet::apiserver {
 namespace {
 
 using kube::Json;
+using kube::ResourceAmounts;
 
 // All limits of one type in a namespace.
 std::vector<Json> LimitsOf(const AdmissionEnvironment& environment, std::string_view space,
@@ -93,13 +94,13 @@ class Judge {
       : type_(type), usage_(usage), problems_(problems) {}
 
   void Limit(const Json& limit) {
-    for (const auto& [name, bound] : AmountsOf(kube::Find(limit, {"min"}))) {
+    for (const auto& [name, bound] : kube::AmountsOf(kube::Find(limit, {"min"}))) {
       Min(name, bound);
     }
-    for (const auto& [name, bound] : AmountsOf(kube::Find(limit, {"max"}))) {
+    for (const auto& [name, bound] : kube::AmountsOf(kube::Find(limit, {"max"}))) {
       Max(name, bound);
     }
-    for (const auto& [name, bound] : AmountsOf(kube::Find(limit, {"maxLimitRequestRatio"}))) {
+    for (const auto& [name, bound] : kube::AmountsOf(kube::Find(limit, {"maxLimitRequestRatio"}))) {
       Ratio(name, bound);
     }
   }
@@ -172,8 +173,8 @@ void JudgeContainers(const std::vector<Json>& limits, const Json& pod,
       continue;
     }
     for (const auto& container : *containers) {
-      const Usage usage{AmountsOf(kube::Find(container, {"resources", "requests"})),
-                        AmountsOf(kube::Find(container, {"resources", "limits"}))};
+      const Usage usage{kube::AmountsOf(kube::Find(container, {"resources", "requests"})),
+                        kube::AmountsOf(kube::Find(container, {"resources", "limits"}))};
       for (const auto& limit : limits) {
         Judge("Container", usage, problems).Limit(limit);
       }
@@ -190,14 +191,14 @@ Result<void> Validate(const AdmissionEnvironment& environment, AdmissionRequest&
       return Ok();  // an update cannot change resources
     }
     JudgeContainers(LimitsOf(environment, space, "Container"), *request.object, problems);
-    const Usage usage{PodAmounts(*request.object, "requests"),
-                      PodAmounts(*request.object, "limits")};
+    const Usage usage{kube::PodAmounts(*request.object, "requests"),
+                      kube::PodAmounts(*request.object, "limits")};
     for (const auto& limit : LimitsOf(environment, space, "Pod")) {
       Judge("Pod", usage, problems).Limit(limit);
     }
   } else if (IsMain(request, "", "persistentvolumeclaims")) {
     const Usage usage{
-        AmountsOf(kube::Find(*request.object, {"spec", "resources", "requests"})), {}};
+        kube::AmountsOf(kube::Find(*request.object, {"spec", "resources", "requests"})), {}};
     for (const auto& limit : LimitsOf(environment, space, "PersistentVolumeClaim")) {
       Judge("PersistentVolumeClaim", usage, problems).Limit(limit);
     }

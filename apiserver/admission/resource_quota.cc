@@ -4,7 +4,7 @@
 // Source: k8s.io/apiserver admission/plugin/resourcequota.
 #include <nlohmann/json.hpp>
 
-#include "apiserver/admission/quota_usage.h"
+#include "kube/quota_usage.h"
 #include "apiserver/admission/registry.h"
 #include "apiserver/registry/object_codec.h"
 #include "kube/field_error.h"
@@ -14,16 +14,17 @@ namespace sublet::apiserver {
 namespace {
 
 using kube::Json;
+using kube::ResourceAmounts;
 
 // What this request adds to the usage, resources that shrink left out.
 ResourceAmounts Delta(const AdmissionRequest& request) {
   const auto& group = request.resource->group();
   const auto& plural = request.resource->plural();
-  ResourceAmounts delta = QuotaUsage(group, plural, *request.object);
+  ResourceAmounts delta = kube::QuotaUsage(group, plural, *request.object);
   if (request.old_object == nullptr) {
     return delta;
   }
-  const ResourceAmounts before = QuotaUsage(group, plural, *request.old_object);
+  const ResourceAmounts before = kube::QuotaUsage(group, plural, *request.old_object);
   for (auto it = delta.begin(); it != delta.end();) {
     if (const auto old = before.find(it->first); old != before.end()) {
       it->second -= old->second;
@@ -46,13 +47,13 @@ bool IsCounted(const AdmissionRequest& request) {
 Result<Json> Charge(const AdmissionRequest& request, const Json& quota,
                     const ResourceAmounts& delta) {
   const std::string name(kube::NameOf(quota));
-  if (!MatchesScopes(quota, request.resource->plural(), *request.object)) {
+  if (!kube::MatchesScopes(quota, request.resource->plural(), *request.object)) {
     return Json();
   }
-  const ResourceAmounts hard = AmountsOf(kube::Find(quota, {"status", "hard"}));
-  ResourceAmounts used = AmountsOf(kube::Find(quota, {"status", "used"}));
+  const ResourceAmounts hard = kube::AmountsOf(kube::Find(quota, {"status", "hard"}));
+  ResourceAmounts used = kube::AmountsOf(kube::Find(quota, {"status", "used"}));
   if (request.Is("", "pods") && request.operation == Operation::kCreate) {
-    const std::string missing = MissingResources(*request.object, hard);
+    const std::string missing = kube::MissingResources(*request.object, hard);
     if (!missing.empty()) {
       return AdmissionForbidden(request, "failed quota: " + name + ": must specify " + missing);
     }
@@ -85,9 +86,9 @@ Result<Json> Charge(const AdmissionRequest& request, const Json& quota,
   }
   if (!asked.empty()) {
     return AdmissionForbidden(request, "exceeded quota: " + name + ", requested: " +
-                                           FormatAmounts(asked) + ", used: " +
-                                           FormatAmounts(before) + ", limited: " +
-                                           FormatAmounts(bound));
+                                           kube::FormatAmounts(asked) + ", used: " +
+                                           kube::FormatAmounts(before) + ", limited: " +
+                                           kube::FormatAmounts(bound));
   }
   if (!concerned) {
     return Json();
@@ -98,7 +99,7 @@ Result<Json> Charge(const AdmissionRequest& request, const Json& quota,
     }
   }
   Json charged = quota;
-  charged["status"]["used"] = AmountsToJson(used);
+  charged["status"]["used"] = kube::AmountsToJson(used);
   return charged;
 }
 

@@ -1,10 +1,10 @@
-#include "apiserver/admission/pod_resources.h"
+#include "kube/pod_resources.h"
 
 #include <nlohmann/json.hpp>
 
-namespace sublet::apiserver {
+namespace sublet::kube {
 
-using kube::Json;
+
 
 ResourceAmounts AmountsOf(const Json* list) {
   ResourceAmounts amounts;
@@ -94,4 +94,4 @@ Json AmountsToJson(const ResourceAmounts& amounts) {
   return out;
 }
 
-}  // namespace sublet::apiserver
+}  // namespace sublet::kube

@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "apiserver/admission/pod_resources.h"
+#include "kube/pod_resources.h"
 #include "kube/json.h"
 
-namespace sublet::apiserver {
+namespace sublet::kube {
 
 // Everything the object counts as, by quota resource name ("pods", "requests.cpu",
 // "count/deployments.apps"). Terminated pods take nothing but their count/ entry.
@@ -25,4 +25,4 @@ bool MatchesScopes(const kube::Json& quota, std::string_view plural, const kube:
 // does not name: "limits.cpu for: c1,c2". Empty when nothing is missing.
 std::string MissingResources(const kube::Json& pod, const ResourceAmounts& limited);
 
-}  // namespace sublet::apiserver
+}  // namespace sublet::kube

@@ -1,4 +1,4 @@
-#include "apiserver/admission/quota_usage.h"
+#include "kube/quota_usage.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -6,10 +6,10 @@
 #include "kube/field_error.h"
 #include "kube/object.h"
 
-namespace sublet::apiserver {
+namespace sublet::kube {
 namespace {
 
-using kube::Json;
+
 using kube::Quantity;
 
 bool IsCompute(std::string_view name) {
@@ -227,4 +227,4 @@ std::string MissingResources(const Json& pod, const ResourceAmounts& limited) {
   return kube::Join(missing, "; ");
 }
 
-}  // namespace sublet::apiserver
+}  // namespace sublet::kube

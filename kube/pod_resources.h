@@ -9,7 +9,7 @@
 #include "kube/json.h"
 #include "kube/quantity.h"
 
-namespace sublet::apiserver {
+namespace sublet::kube {
 
 using ResourceAmounts = std::map<std::string, kube::Quantity>;
 
@@ -27,4 +27,4 @@ ResourceAmounts PodAmounts(const kube::Json& pod, std::string_view which);
 std::string FormatAmounts(const ResourceAmounts& amounts);
 kube::Json AmountsToJson(const ResourceAmounts& amounts);
 
-}  // namespace sublet::apiserver
+}  // namespace sublet::kube
