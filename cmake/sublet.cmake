@@ -1,7 +1,8 @@
 # sublet_library(NAME storage SRCS a.cc ... DEPS base ...)  -> static library sublet_storage
 # sublet_test(NAME storage_test SRCS a_test.cc ... DEPS storage ...)
 #   one GoogleTest program per folder (or aspect); LABELS and TIMEOUT are optional.
-# sublet_fuzz(NAME fuzz_json SRCS x_fuzz.cc DEPS kube)      -> only with SUBLET_FUZZ
+# sublet_fuzz(NAME fuzz_json SRCS x_fuzz.cc DEPS kube)      -> libFuzzer with preset fuzz; with preset asan
+#   a unit test that mutates tools/fuzz-seeds/NAME. Elsewhere nothing.
 # DEPS name our folders; EXTRA names outside libraries.
 set(SUBLET_SANITIZE "" CACHE STRING "value of -fsanitize=, for example address,undefined")
 option(SUBLET_FUZZ "build the libFuzzer targets (clang)" OFF)
@@ -121,13 +122,17 @@ endfunction()
 
 function(sublet_fuzz)
   cmake_parse_arguments(ARG "" "NAME" "SRCS;DEPS;EXTRA" ${ARGN})
-  if(NOT SUBLET_FUZZ)
+  if(SUBLET_FUZZ)
+    add_executable(${ARG_NAME} ${ARG_SRCS})
+    target_link_options(${ARG_NAME} PRIVATE -fsanitize=fuzzer,address,undefined)
+  elseif(SUBLET_SANITIZE MATCHES "address")
+    add_executable(${ARG_NAME} ${ARG_SRCS} ${CMAKE_SOURCE_DIR}/base/testing/fuzz_driver.cc)
+    add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME} ${CMAKE_SOURCE_DIR}/tools/fuzz-seeds/${ARG_NAME})
+    set_tests_properties(${ARG_NAME} PROPERTIES LABELS unit TIMEOUT 300)
+  else()
     return()
   endif()
-  add_executable(${ARG_NAME} ${ARG_SRCS})
   sublet_common(${ARG_NAME} DEPS ${ARG_DEPS} EXTRA ${ARG_EXTRA})
-  target_link_options(${ARG_NAME} PRIVATE -fsanitize=fuzzer,address,undefined)
-  set_property(GLOBAL APPEND PROPERTY SUBLET_FUZZ_TARGETS ${ARG_NAME})
 endfunction()
 
 # sublet_benchmark(NAME x_benchmark SRCS ... DEPS ...): Google Benchmark program, not run by ctest.

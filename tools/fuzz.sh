@@ -12,7 +12,7 @@ ok=0 bad=0
 while read -r target; do
   work=$(mktemp -d)
   if "$target" -max_total_time="$seconds" -rss_limit_mb=2048 -timeout=10 -print_final_stats=0 \
-      -artifact_prefix="$findings/$(basename "$target")-" "$work" >"$work.log" 2>&1; then
+      -artifact_prefix="$findings/$(basename "$target")-" "$work" "tools/fuzz-seeds/$(basename "$target")" >"$work.log" 2>&1; then
     ok=$((ok + 1))
   else
     bad=$((bad + 1))
