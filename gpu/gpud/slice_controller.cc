@@ -66,6 +66,16 @@ client::Target SliceTarget(const GpuSlice& slice, std::string subresource = "") 
   return {SliceResource(), slice.name_space, slice.name, std::move(subresource)};
 }
 
+EngineSlice EngineSliceOf(const GpuSlice& slice, const Grant& grant) {
+  return {.name = slice.name,
+          .name_space = slice.name_space,
+          .pod = slice.spec.pod.name,
+          .tenant = slice.spec.tenant,
+          .devices = grant,
+          .compute = slice.spec.compute,
+          .enforce = slice.spec.enforce};
+}
+
 std::string LedgerKey(const kube::ObjectKey& key) { return key.namespace_name + "/" + key.name; }
 
 }  // namespace
@@ -221,13 +231,7 @@ Result<void> SliceController::WriteStatus(const GpuSlice& slice, const GpuSliceS
 }
 
 Result<void> SliceController::Open(const GpuSlice& slice, const Grant& grant) {
-  EngineSlice opened{.name = slice.name,
-                     .name_space = slice.name_space,
-                     .pod = slice.spec.pod.name,
-                     .tenant = slice.spec.tenant,
-                     .devices = grant,
-                     .compute = slice.spec.compute,
-                     .enforce = slice.spec.enforce};
+  const EngineSlice opened = EngineSliceOf(slice, grant);
   SUBLET_RETURN_IF_ERROR(engine_.AddSlice(opened));
   return WriteCdiSpec(options_.cdi, slice.name,
                       MakeCdiSpec(opened, engine_.FolderOf(slice.name), files_, options_.cdi, inventory_, driver_libraries_));
@@ -346,6 +350,8 @@ Result<Outcome> SliceController::Free(const GpuSlice& slice) {
   if (ledger_.Find(key) != nullptr) {
     // Not offered to new containers any more; what runs keeps its memory until it ends.
     RemoveCdiSpec(options_.cdi, slice.name);
+    // A gpud that has just started finds the processes of its predecessor by opening the slice again.
+    SUBLET_RETURN_IF_ERROR(engine_.AddSlice(EngineSliceOf(slice, slice.status.devices)));
     if (engine_.ProcessesOf(slice.name) > 0) {
       return Outcome::After(kDrainPoll);
     }

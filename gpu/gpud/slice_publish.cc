@@ -13,6 +13,8 @@ namespace {
 using client::Outcome;
 using kube::Json;
 
+constexpr auto kNodeRetry = std::chrono::milliseconds(500);
+
 const kube::GroupVersionResource kLeases{"coordination.k8s.io", "v1", "leases"};
 const kube::GroupVersionResource kNodes{"", "v1", "nodes"};
 
@@ -95,15 +97,18 @@ Result<Outcome> SliceController::PublishNode() {
   SUBLET_TRY(Json stored, client_.Update({NodeResource(), "", options_.node_name, "status"}, object));
   (void)stored;
   if (options_.publishes_node) {
-    if (const auto published = PublishHostNode(); !published.ok() && !published.error().Is(Reason::kNotFound)) {
-      return published.error();
+    if (const auto published = PublishHostNode(); !published.ok()) {
+      if (!published.error().Is(Reason::kNotFound)) {
+        return published.error();
+      }
+      return Outcome::After(kNodeRetry);  // the agent has not registered the Node yet
     }
   }
   return Outcome::After(options_.heartbeat);
 }
 
 // nvidia.com/gpu and the labels on the Node. The Node is its agent's; only our keys are touched, and
-// only when they differ. NotFound: the agent has not registered yet; the next heartbeat tries again.
+// only when they differ. NotFound: the agent has not registered yet.
 Result<void> SliceController::PublishHostNode() {
   SUBLET_TRY(Json node, client_.Get({kNodes, "", options_.node_name, ""}));
   Json labels = Json::object();
