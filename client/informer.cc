@@ -282,6 +282,9 @@ Result<void> Informer::HandleFrame(const Chunk& chunk) {
     }
   }
   if (parts->type == "ERROR") {
+    // Before the initial state was there: a server that cannot serve WatchLists (with an old etcd
+    // behind it, say) tells so in the stream. From now on list and watch.
+    watch_list_ = watch_list_ && !initial_;
     SUBLET_TRY(const kube::Json status, kube::ParseJson(parts->object));
     return kube::StatusFromJson(status, 500);
   }

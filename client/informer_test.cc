@@ -117,6 +117,15 @@ INSTANTIATE_TEST_SUITE_P(WatchListOrList, InformerModes,
                          ::testing::Values(std::pair(true, true), std::pair(false, true),
                                            std::pair(true, false), std::pair(false, false)));
 
+TEST(Informer, ListsWhenTheServerTakesAWatchListAndThenRefusesIt) {
+  Fixture f({.watch_list_ends = true});
+  ASSERT_TRUE(f.client.Create(kConfigMaps, ConfigMap("one")).ok());
+  f.Start();
+  EXPECT_EQ(f.watcher.Value("one"), "1");
+  ASSERT_TRUE(f.client.Create(kConfigMaps, ConfigMap("two")).ok());
+  EXPECT_TRUE(f.watcher.Until([&] { return f.informer.size() == 2; }));
+}
+
 TEST(Informer, ResumesAStreamThatWasCutWithoutListing) {
   Fixture f;
   f.Start();

@@ -313,6 +313,14 @@ Result<std::unique_ptr<Stream>> MemoryServer::OpenStream(const HttpRequest& requ
       if (!options_.watch_list) {
         return Status(Reason::kInvalid, "sendInitialEvents is forbidden for watch");
       }
+      if (options_.watch_list_ends) {
+        initial.push_back(Frame("ERROR", {{"kind", "Status"},
+                                          {"apiVersion", "v1"},
+                                          {"status", "Failure"},
+                                          {"message", "the storage cannot do that"},
+                                          {"reason", "InternalError"},
+                                          {"code", 500}}));
+      }
       for (const auto& [key, object] : objects_[path.collection]) {
         if (path.namespace_name.empty() || key.starts_with(path.namespace_name + "/")) {
           initial.push_back(Frame("ADDED", object));

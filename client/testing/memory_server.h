@@ -19,6 +19,8 @@ class MemoryServer final : public Transport,
  public:
   struct Options {
     bool watch_list = true;    // false: answers 422 to sendInitialEvents
+    // Answers sendInitialEvents with an ERROR event, as upstream does before an old etcd.
+    bool watch_list_ends = false;
     bool notifies = true;      // streams support NotifyWhenReady
   };
   MemoryServer() = default;

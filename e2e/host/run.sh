@@ -55,7 +55,7 @@ missing() {  # missing ENGINE: says so when it is not installed
 }
 upstream() {  # the folder of upstream's programs in SUBLET_UPSTREAM; false when there is none
   export SUBLET_UPSTREAM=${SUBLET_UPSTREAM:-$here/../../.cache/upstream}
-  [ -x "$SUBLET_UPSTREAM/kube-apiserver" ] && command -v etcd openssl >/dev/null && return 0
+  command -v etcd >/dev/null && { [ -x "$SUBLET_UPSTREAM/kube-apiserver" ] || "$here/../upstream/build.sh" "$SUBLET_UPSTREAM" server >/dev/null; } && return 0
   echo "upstream's API server: not here (SUBLET_UPSTREAM; etcd)"
   skipped=$((skipped + 1))
   return 1

@@ -30,6 +30,7 @@ daemon() {  # daemon NAME COMMAND...
   shift
   "$@" >>"$up/$name.log" 2>&1 &
   echo $! >"$up/$name.pid"
+  disown
 }
 
 server_up() {
@@ -59,13 +60,14 @@ server_up() {
     --kubelet-client-certificate="$up/kubelet-client.crt" --kubelet-client-key="$up/kubelet-client.key" \
     --service-account-key-file="$up/sa.pub" --service-account-signing-key-file="$up/sa.key" \
     --service-account-issuer=https://kubernetes.default.svc --authorization-mode=Node,RBAC \
-    --enable-admission-plugins=NodeRestriction --service-cluster-ip-range=10.96.0.0/12 --allow-privileged
+    --enable-admission-plugins=NodeRestriction --service-cluster-ip-range=10.96.0.0/12 --allow-privileged \
+    --kubelet-preferred-address-types=InternalIP,Hostname
   eventually $k get --raw /readyz || { tail -n 30 "$up/apiserver.log" "$up/etcd.log"; return 1; }
   daemon controllers "$SUBLET_UPSTREAM/kube-controller-manager" --kubeconfig="$up/controllers.conf" \
     --service-account-private-key-file="$up/sa.key" --root-ca-file="$up/ca.crt" \
     --use-service-account-credentials=true --leader-elect=false
   daemon scheduler "$SUBLET_UPSTREAM/kube-scheduler" --kubeconfig="$up/scheduler.conf" --leader-elect=false
-  $k apply -f "$here/../../manifests/host/node-network.yaml" -f "$here/manifests/volumes.yaml" >/dev/null || return 1
+  $k apply -f "$here/../../manifests/host/node-network.yaml" -f "$here/upstream/volumes.yaml" >/dev/null || return 1
   agent_start >/dev/null
 }
 node_arguments=(node --kubeconfig "$up/node.conf" --context node --network-context network

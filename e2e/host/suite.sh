@@ -89,7 +89,7 @@ streams() {  # streams KUBECTL: everything kubectl does with a running container
   check "kubectl $v: logs -f ends with its container" "three" "$c" logs -f talker
   check "kubectl $v: cp to and from" "" bash -c \
     "head -c 300000 /dev/urandom > $work/a && $c cp $work/a web-0:/tmp/a && $c cp web-0:/tmp/a $work/b && cmp $work/a $work/b"
-  check "kubectl $v: attach" "got ping" bash -c "(echo ping; sleep 1) | timeout 4 $c attach -i reader-${v//./}; true"
+  check "kubectl $v: attach" "got ping" bash -c "(echo ping; sleep 1) | timeout 2 $c attach -i reader-${v//./}; true"
   local port=$((20000 + RANDOM % 10000)) pid
   "$c" port-forward pod/web-0 "$port:80" >"$work/forward" 2>&1 &
   pid=$!
@@ -224,7 +224,7 @@ containers() {
   check "a device specification: device" "crw" $k logs device
   within "a pod out of memory says so" "OOMKilled 137" pod_field hungry '{.status.containerStatuses[0].state.terminated.reason} {.status.containerStatuses[0].state.terminated.exitCode}'
   within "an image that cannot be had" ImagePullBackOff pod_field unpullable '{.status.containerStatuses[0].state.waiting.reason}'
-  check "a debug container sees its target" "sleep" $k debug client-box --image=sublet.test/busybox:1 --target=c -q -i -- ps
+  check "a debug container sees its target" "sleep" $k debug client-box --image=sublet.test/busybox:1 --target=c -q -i -- sh -c 'sleep 1; ps'
   check "its status is there" "terminated" pod_field client-box '{.status.ephemeralContainerStatuses[0].state}'
   check "logs by bytes" "4" bash -c "$k logs web-0 --limit-bytes=4 | wc -c"
   check "logs by time" "0" bash -c "$k logs web-0 --since-time=2100-01-01T00:00:00Z | wc -c"

@@ -41,11 +41,12 @@ class StopControl {
     MutexLock lock(mutex_);
     return deadline_;
   }
-  // Only earlier deadlines count.
+  // Only earlier deadlines count, and graces are whole seconds: the same grace counted from a moment
+  // before must not wake, for waking cuts a preStop hook short.
   void Shorten(Deadline deadline) {
     {
       MutexLock lock(mutex_);
-      if (deadline >= deadline_) {
+      if (deadline + std::chrono::seconds(1) > deadline_) {
         return;
       }
       deadline_ = deadline;

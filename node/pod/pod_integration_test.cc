@@ -354,10 +354,12 @@ spec:
     volumeMounts: [{name: v, mountPath: /v}]
     lifecycle:
       postStart: {exec: {command: [sh, -c, "echo start >> /v/log"]}}
-      preStop: {exec: {command: [sh, -c, "echo stop >> /v/log"]}}
+      preStop: {exec: {command: [sh, -c, "sleep 1; echo stop >> /v/log"]}}
 )");
   ASSERT_TRUE(AwaitReady(uid)) << Describe(uid);
   bench_->Delete(uid, 20);
+  ASSERT_TRUE(bench_->AwaitEvent(uid, "Killing"));
+  bench_->Delete(uid, 20);  // an echo of the same must not cut the hook short
   EXPECT_TRUE(bench_->AwaitGone(uid));
   EXPECT_EQ(ReadFile(root_ + "/hooks/log", 100), "start\nstop\nterm\n");
   EXPECT_TRUE(HasEvent(uid, "Killing: Stopping container c"));

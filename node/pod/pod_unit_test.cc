@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "node/pod/actions.h"
 #include "node/pod/cdi.h"
 #include "node/pod/container_config.h"
 #include "node/pod/env.h"
@@ -316,6 +317,16 @@ TEST_F(LogTest, TailsAcrossBlocks) {
   const std::string out = Read(options);
   EXPECT_EQ(out.substr(0, 10), "line 5000\n");
   EXPECT_EQ(TailOfLog(folder_.path() + "/log", 2, 100), "line 19998\nline 19999");
+}
+
+TEST(StopControl, WakesForAShorterGraceNotForTheSameAgain) {
+  const MonotonicTime began = std::chrono::steady_clock::now();
+  StopControl control(began + std::chrono::milliseconds(10020));
+  control.Shorten(began + std::chrono::seconds(10));
+  EXPECT_FALSE(control.wake().cancelled());
+  control.Shorten(began + std::chrono::seconds(5));
+  EXPECT_TRUE(control.wake().cancelled());
+  EXPECT_EQ(control.deadline(), began + std::chrono::seconds(5));
 }
 
 TEST(Cdi, ReadsAnnotationsAndAppliesEdits) {
