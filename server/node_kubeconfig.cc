@@ -20,6 +20,13 @@ Json Rule(const char* group, std::initializer_list<const char*> resources) {
   return rule;
 }
 
+// As upstream marks the roles that are made whole again at each start.
+Json Metadata() {
+  return {{"name", kNetworkUser},
+          {"labels", {{"kubernetes.io/bootstrapping", "rbac-defaults"}}},
+          {"annotations", {{"rbac.authorization.kubernetes.io/autoupdate", "true"}}}};
+}
+
 }  // namespace
 
 Result<std::string> MakeNodeKubeconfig(const apiserver::CertificateAuthority& authority,
@@ -58,7 +65,7 @@ Result<std::string> MakeNodeKubeconfig(const apiserver::CertificateAuthority& au
 Json NodeNetworkRole() {
   return {{"apiVersion", "rbac.authorization.k8s.io/v1"},
           {"kind", "ClusterRole"},
-          {"metadata", {{"name", kNetworkUser}}},
+          {"metadata", Metadata()},
           {"rules", Json::array({Rule("", {"services", "pods", "namespaces"}),
                                  Rule("discovery.k8s.io", {"endpointslices"}),
                                  Rule("networking.k8s.io", {"networkpolicies"})})}};
@@ -67,7 +74,7 @@ Json NodeNetworkRole() {
 Json NodeNetworkBinding() {
   return {{"apiVersion", "rbac.authorization.k8s.io/v1"},
           {"kind", "ClusterRoleBinding"},
-          {"metadata", {{"name", kNetworkUser}}},
+          {"metadata", Metadata()},
           {"roleRef",
            {{"apiGroup", "rbac.authorization.k8s.io"}, {"kind", "ClusterRole"}, {"name", kNetworkUser}}},
           {"subjects", Json::array({{{"apiGroup", "rbac.authorization.k8s.io"},

@@ -12,6 +12,7 @@
 #include "apiserver/loopback_transport.h"
 #include "apiserver/testing/tls_client.h"
 #include "client/client.h"
+#include "client/kubeconfig.h"
 #include "server/control_plane.h"
 
 namespace sublet::server {
@@ -33,8 +34,13 @@ class ServerTest : public ::testing::Test {
     plane_.reset();
     std::filesystem::remove_all(directory_);
   }
-  void Open() {
+  void Open(Role role = Role::kTenant) {
     ControlPlaneOptions options;
+    options.role = role;
+    if (role == Role::kHost) {
+      options.node_name = "one";
+      options.node_kubeconfig_path = directory_ + "/node.kubeconfig";
+    }
     options.data_directory = directory_ + "/data";
     options.kubeconfig_path = directory_ + "/kubeconfig";
     auto opened = ControlPlane::Open(options);
@@ -410,6 +416,30 @@ TEST_F(ServerTest, GpuRequestsAndWhatLeadsPastASliceAreRefusedByTheirField) {
                   "Content-Type: application/merge-patch+json\r\n")
                 .code,
             403);
+}
+
+TEST_F(ServerTest, AHostGivesItsNodeANodesRightsAndStartsAgain) {
+  plane_.reset();
+  std::filesystem::remove_all(directory_ + "/data");
+  for (int start = 0; start < 2; ++start) {
+    Open(Role::kHost);
+    auto connection = client::FindConnection(directory_ + "/node.kubeconfig", "node");
+    ASSERT_TRUE(connection.ok()) << connection.error().message();
+    const auto node = client::Connect(*connection, "test");
+    ASSERT_TRUE(node.ok());
+    EXPECT_TRUE(node->List({{"", "v1", "services"}, "", "", ""}, {}).ok());
+    EXPECT_TRUE(node->List({{"discovery.k8s.io", "v1", "endpointslices"}, "", "", ""}, {})
+                    .error()
+                    .Is(Reason::kForbidden));
+    connection = client::FindConnection(directory_ + "/node.kubeconfig", "network");
+    ASSERT_TRUE(connection.ok()) << connection.error().message();
+    const auto network = client::Connect(*connection, "test");
+    ASSERT_TRUE(network.ok());
+    EXPECT_TRUE(network->List({{"discovery.k8s.io", "v1", "endpointslices"}, "", "", ""}, {}).ok());
+    EXPECT_TRUE(
+        network->List({{"", "v1", "secrets"}, "", "", ""}, {}).error().Is(Reason::kForbidden));
+    plane_.reset();
+  }
 }
 
 TEST_F(ServerTest, ARestartKeepsEverythingAndASecondProcessIsRefused) {

@@ -379,8 +379,10 @@ int HostDown(int argc, char** argv) {
   }
   const auto state = LoadHostState();
   if (!state) {
+    // An up that failed, or a reboot, may have left files.
     (void)client::RemoveContext(client::Kubeconfig::Paths("").front(),
                                 std::string(kEmbeddedContext));
+    RemoveFiles();
     std::fprintf(stderr, "No host is up; nothing to do.\n");
     return 0;
   }
