@@ -35,6 +35,7 @@ class HijackSession final : public StreamSession {
     std::string resize_path;  // without the query
     std::string exec_id;      // "" for attach
     bool tty = false;
+    bool keep_stdin = false;
   };
   HijackSession(const UnixHttp& http, std::unique_ptr<Hijack> hijack, Target target)
       : http_(http), hijack_(std::move(hijack)), target_(std::move(target)) {}
@@ -61,7 +62,11 @@ class HijackSession final : public StreamSession {
   }
 
   Result<void> WriteStdin(std::string_view data) override { return hijack_->Write(data); }
-  void CloseStdin() override { hijack_->CloseWrite(); }
+  void CloseStdin() override {
+    if (!target_.keep_stdin) {
+      hijack_->CloseWrite();
+    }
+  }
   void Cancel() override { hijack_->Cancel(); }
 
   Result<void> Resize(int columns, int rows) override {
@@ -160,6 +165,7 @@ Result<std::unique_ptr<StreamSession>> StartAttach(const UnixHttp& http, const s
   HijackSession::Target target;
   target.resize_path = "/v1.41/containers/" + id + "/resize";
   target.tty = spec.tty;
+  target.keep_stdin = spec.keep_stdin;
   return Open(http, std::move(request), std::move(target), nullptr);
 }
 

@@ -166,6 +166,9 @@ class StreamSession {
 
 struct AttachSpec {
   bool tty = false;
+  // The container's stdin outlives this session: CloseStdin does nothing. (Docker would end the output
+  // of the session with its input, Podman would close the container's stdin for good.)
+  bool keep_stdin = false;
   bool attach_stdin = false;
   bool attach_stdout = true;
   bool attach_stderr = true;

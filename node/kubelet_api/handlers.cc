@@ -18,6 +18,28 @@ using kube::Json;
 constexpr std::string_view kText = "text/plain; charset=utf-8";
 constexpr std::string_view kJson = "application/json";
 
+// The run that the pod's status shows as the last one to end: while a container waits for its next
+// start that is the newest. nullptr when there is none.
+const Incarnation* LastEnded(const PodSnapshot& pod, const ContainerRecord& record,
+                             const std::string& name) {
+  const Incarnation* found = record.previous ? &*record.previous : nullptr;
+  if (pod.status == nullptr || !record.HasEnded()) {
+    return found;
+  }
+  for (const char* list :
+       {"containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"}) {
+    const Json* statuses = kube::Find(*pod.status, {list});
+    for (const Json& status : statuses != nullptr ? *statuses : Json::array()) {
+      if (kube::FindString(status, {"name"}) == name &&
+          kube::FindString(status, {"lastState", "terminated", "containerID"})
+              .ends_with(record.current->id)) {
+        found = &*record.current;
+      }
+    }
+  }
+  return found;
+}
+
 // Cancels when the client of a long answer goes away: nothing else reads its connection meanwhile.
 class GoneWatcher {
  public:
@@ -178,7 +200,7 @@ void KubeletServer::ServeLogs(Connection& connection, const KubeletRequest& requ
   const bool previous = request.Flag("previous");
   const Incarnation* run = nullptr;
   if (record != nullptr && previous) {
-    run = record->previous ? &*record->previous : nullptr;
+    run = LastEnded(*pod, *record, name);
     if (run == nullptr) {
       connection.Answer(400, kText,
                         "previous terminated container \"" + name + "\" in pod \"" + parts[2] +
@@ -247,6 +269,7 @@ void KubeletServer::ServeExec(Connection& connection, const KubeletRequest& requ
       AttachSpec spec;
       spec.tty = found->run.tty;
       spec.attach_stdin = options.stdin;
+      spec.keep_stdin = !found->container->stdin_once;
       spec.attach_stdout = options.stdout;
       spec.attach_stderr = options.stderr && !found->run.tty;
       return engine_.Attach(found->run.id, spec);

@@ -227,12 +227,6 @@ StartResult StartContainer(PodServices& services, const StartRequest& request, C
     return result;
   }
   HookGate gate(services.config.root, cdi, &*spec);
-  if (!request.old_container_id.empty()) {
-    if (auto removed = services.engine.Remove(request.old_container_id); !removed.ok()) {
-      log::Warn("cannot remove an old container",
-                {{"pod", plan.Text()}, {"error", removed.error()}});
-    }
-  }
   auto id = CreateReplacing(services.engine, *spec);
   if (!id.ok()) {
     fail("CreateContainerError", id.error());
@@ -250,6 +244,7 @@ StartResult StartContainer(PodServices& services, const StartRequest& request, C
   run.stop_signal = spec->stop_signal;
   run.termination_file = spec->labels[kLabelTermination];
   run.tty = container.tty;
+  result.old_container_id = request.old_container_id;
   auto started = services.engine.Start(*id);
   auto state = started.ok() ? services.engine.Inspect(*id)
                             : Result<ContainerState>(std::move(started).error());

@@ -29,6 +29,7 @@ struct StartResult {
   // The run, running or, when it could not be started, ended with code 128 (StartError).
   std::optional<Incarnation> run;
   std::optional<Failure> failure;
+  std::string old_container_id;  // with `run`: the run before the previous one, to be removed now
 };
 // Image, configuration, create, start. `cancel` ends a pull.
 StartResult StartContainer(PodServices& services, const StartRequest& request, Canceller* cancel);

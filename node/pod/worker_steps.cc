@@ -159,6 +159,16 @@ void PodWorker::ApplyStart(const std::string& name, const StartResult& result, b
     if (state.current && state.HasEnded()) {
       state.previous = state.current;
     }
+    // Only now, so that `kubectl logs --previous` always finds the run that is shown as the last.
+    if (!result.old_container_id.empty() && (!state.current || state.current->id != result.run->id)) {
+      RunJob([this, plan = plan_, id = result.old_container_id](Job&) {
+        if (auto removed = services_.engine.Remove(id); !removed.ok()) {
+          log::Warn("cannot remove an old container",
+                    {{"pod", plan->Text()}, {"error", removed.error()}});
+        }
+        return std::function<void()>([] {});
+      });
+    }
     state.current = result.run;
     state.waiting.reset();
     state.start_backoff = seconds(0);
