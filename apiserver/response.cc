@@ -2,6 +2,12 @@
 
 namespace sublet::apiserver {
 
+Body::Body(std::vector<Piece> pieces) : pieces_(std::move(pieces)) {
+  for (const Piece& piece : pieces_) {
+    size_ += piece.bytes.size();
+  }
+}
+
 void Body::Append(std::string text) {
   if (text.empty()) {
     return;

@@ -21,14 +21,16 @@ class Body {
   Body() = default;
   explicit Body(std::string text) { Append(std::move(text)); }
 
-  void Append(std::string text);
-  // `owner` keeps `bytes` alive until the body is sent.
-  void AppendShared(std::shared_ptr<const void> owner, std::string_view bytes);
-
   struct Piece {
     std::string_view bytes;
     std::shared_ptr<const void> owner;
   };
+  explicit Body(std::vector<Piece> pieces);
+
+  void Append(std::string text);
+  // `owner` keeps `bytes` alive until the body is sent.
+  void AppendShared(std::shared_ptr<const void> owner, std::string_view bytes);
+
   const std::vector<Piece>& pieces() const { return pieces_; }
   // The pieces, moved out; the body is then empty.
   std::vector<Piece> TakePieces() {

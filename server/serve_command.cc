@@ -9,11 +9,13 @@
 #include "apiserver/auth/pki.h"
 #include "base/log.h"
 #include "server/control_plane.h"
+#include "server/start_memory.h"
 
 namespace sublet::server {
 namespace {
 
 constexpr int kUsage = 2;
+constexpr int kSettleSeconds = 3;
 
 int Refuse(const std::string& message) {
   std::fprintf(stderr, "sublet serve: %s\n", message.c_str());
@@ -189,8 +191,13 @@ int RunServe(int argc, char** argv) {
               options.kubeconfig_path.empty() ? "" : ", kubeconfig ",
               options.kubeconfig_path.c_str());
   std::fflush(stdout);
-  int signal_number = 0;
-  sigwait(&signals, &signal_number);
+  // The parts behind the API are still making their first objects.
+  const timespec settled{.tv_sec = kSettleSeconds, .tv_nsec = 0};
+  int signal_number = sigtimedwait(&signals, nullptr, &settled);
+  if (signal_number < 0) {
+    GiveBackStartMemory();
+    sigwait(&signals, &signal_number);
+  }
   log::Info("stopping", {{"signal", signal_number}});
   (*opened)->Stop();
   return 0;

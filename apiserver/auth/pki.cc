@@ -54,9 +54,18 @@ Result<KeyPair> ReadPair(const std::string& base) {
   return pair;
 }
 
-Result<void> WritePair(const std::string& base, const KeyPair& pair) {
-  SUBLET_RETURN_IF_ERROR(WriteFileAtomically(base + ".key", pair.key, 0600));
-  return WriteFileAtomically(base + ".crt", pair.certificate, 0644);
+Result<void> WritePair(const std::string& base, const KeyPair& pair, bool durable) {
+  SUBLET_RETURN_IF_ERROR(WriteFileAtomically(base + ".key", pair.key, 0600, durable));
+  return WriteFileAtomically(base + ".crt", pair.certificate, 0644, durable);
+}
+
+// Makes the names of new files durable.
+Result<void> SyncDirectory(const std::string& directory) {
+  const FileDescriptor folder(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.get() < 0 || ::fsync(folder.get()) != 0) {
+    return FileError("sync", directory, errno);
+  }
+  return {};
 }
 
 // The names a leaf was made for, kept beside it, so that new --listen or config names take effect.
@@ -92,7 +101,8 @@ Result<std::string> ReadWholeFile(const std::string& path) {
   }
 }
 
-Result<void> WriteFileAtomically(const std::string& path, std::string_view text, unsigned mode) {
+Result<void> WriteFileAtomically(const std::string& path, std::string_view text, unsigned mode,
+                                 bool durable) {
   const std::string temporary = path + ".new";
   {
     const FileDescriptor file(
@@ -107,6 +117,9 @@ Result<void> WriteFileAtomically(const std::string& path, std::string_view text,
         return FileError("write", temporary, errno);
       }
       text.remove_prefix(static_cast<std::size_t>(written));
+    }
+    if (durable && ::fdatasync(file.get()) != 0) {
+      return FileError("sync", temporary, errno);
     }
   }
   if (::rename(temporary.c_str(), path.c_str()) != 0) {
@@ -158,7 +171,10 @@ Result<std::unique_ptr<Pki>> Pki::Open(const PkiOptions& options, const Clock& c
   return pki;
 }
 
+// What cannot be made again (everybody trusts the authority, tokens are signed with the key) is
+// durable before it is used; leaves are issued anew when they are missing or torn.
 Result<void> Pki::Load() {
+  bool made = false;
   const std::string authority_base = options_.directory + "/ca";
   auto pair = ReadPair(authority_base);
   if (pair.ok()) {
@@ -169,7 +185,8 @@ Result<void> Pki::Load() {
     authority_ = std::move(*loaded);
   } else if (pair.error().Is(Reason::kNotFound)) {
     SUBLET_TRY(authority_, CertificateAuthority::Make("kubernetes", clock_.Now()));
-    SUBLET_RETURN_IF_ERROR(WritePair(authority_base, authority_->pair()));
+    SUBLET_RETURN_IF_ERROR(WritePair(authority_base, authority_->pair(), true));
+    made = true;
   } else {
     return pair.error();
   }
@@ -180,8 +197,13 @@ Result<void> Pki::Load() {
     if (key.ok()) {
       SUBLET_TRY(const std::string public_key, PublicKeyOf(*key));
       SUBLET_RETURN_IF_ERROR(WriteFileAtomically(options_.directory + "/sa.pub", public_key, 0644));
-      SUBLET_RETURN_IF_ERROR(WriteFileAtomically(key_path, *key, 0600));
+      SUBLET_RETURN_IF_ERROR(WriteFileAtomically(key_path, *key, 0600, true));
+      made = true;
     }
+  }
+  if (made) {
+    SUBLET_RETURN_IF_ERROR(SyncDirectory(options_.directory));
+    SUBLET_RETURN_IF_ERROR(SyncDirectory(options_.directory + "/.."));
   }
   SUBLET_TRY(service_account_key_, std::move(key));
   return {};
@@ -204,7 +226,7 @@ Result<bool> Pki::EnsureLeaf(const std::string& name, const LeafOptions& leaf, K
     }
   }
   SUBLET_TRY(*pair, authority_->Issue(leaf, clock_.Now()));
-  SUBLET_RETURN_IF_ERROR(WritePair(base, *pair));
+  SUBLET_RETURN_IF_ERROR(WritePair(base, *pair, false));
   SUBLET_RETURN_IF_ERROR(WriteFileAtomically(base + ".names", fingerprint, 0644));
   log::Debug("issued a certificate", {{"name", name}});
   return true;

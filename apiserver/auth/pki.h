@@ -69,7 +69,9 @@ std::string MakeKubeconfig(const std::string& name, const std::string& server,
                            const std::string& token = "");
 
 // Writes `text` to `path` by way of a temporary name in the same folder. Errors as Pki::Open.
-Result<void> WriteFileAtomically(const std::string& path, std::string_view text, unsigned mode);
+// `durable`: its content is on the disk when it returns; its name once the folder is synced.
+Result<void> WriteFileAtomically(const std::string& path, std::string_view text, unsigned mode,
+                                 bool durable = false);
 // Errors: NotFound, Forbidden, InternalError; each names the path.
 Result<std::string> ReadWholeFile(const std::string& path);
 

@@ -94,11 +94,8 @@ class Sweep : public std::enable_shared_from_this<Sweep> {
     sink.Own(writer.ListHead(found_.revision, "", 0));
     bool first = true;
     for (const auto& record : found_.records) {
-      if (!first) {
-        sink.Literal(",");
-      }
+      writer.ListItem(sink, record.value, first);
       first = false;
-      writer.ListItem(sink, record.value);
     }
     sink.Literal(writer.ListTail());
     SendPieces(*call_, 200, std::move(pieces));

@@ -136,16 +136,13 @@ void SendExpired(Call& call, const ListPlan& plan) {
 void SendPage(Call& call, const ListPage& page) {
   const ObjectWriter writer(*call.resource, call.form, call.context->clock->Now());
   std::vector<Body::Piece> pieces;
-  pieces.reserve(page.records.size() * 3 + 2);
+  pieces.reserve(page.records.size() * 2 + 2);
   PieceSink sink(pieces);
   sink.Own(writer.ListHead(page.revision, page.continue_token, page.remaining));
   bool first = true;
   for (const auto& record : page.records) {
-    if (!first) {
-      sink.Literal(",");
-    }
+    writer.ListItem(sink, record.value, first);
     first = false;
-    writer.ListItem(sink, record.value);
   }
   sink.Literal(writer.ListTail());
   SendPieces(call, 200, std::move(pieces));

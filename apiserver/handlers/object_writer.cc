@@ -76,18 +76,23 @@ void ObjectWriter::ObjectAt(PieceSink& sink, const storage::ValuePtr& value,
   Object(sink, copy, false);
 }
 
-void ObjectWriter::ListItem(PieceSink& sink, const storage::ValuePtr& value) const {
+void ObjectWriter::ListItem(PieceSink& sink, const storage::ValuePtr& value, bool first) const {
+  const bool is_cut = form_.as == OutputForm::As::kObject && !resource_.kind->is_custom &&
+                      CanServeBytes(*value);
+  if (is_cut) {
+    sink.Literal(first ? "{" : ",{");
+    sink.Shared(value, RestAfterHead(*value).substr(1));
+    return;
+  }
+  if (!first) {
+    sink.Literal(",");
+  }
   if (form_.as == OutputForm::As::kTable) {
     sink.Own(RowOf(*value));
     return;
   }
   if (form_.as == OutputForm::As::kPartial || resource_.kind->is_custom) {
     Object(sink, value);
-    return;
-  }
-  if (CanServeBytes(*value)) {
-    sink.Literal("{");
-    sink.Shared(value, RestAfterHead(*value).substr(1));
     return;
   }
   auto tree = TreeOf(*value);

@@ -41,8 +41,9 @@ class ObjectWriter {
   void Object(PieceSink& sink, const storage::ValuePtr& value, bool with_columns = true) const;
   // The same with another revision in the hole (what a watcher sees when an object stops matching).
   void ObjectAt(PieceSink& sink, const storage::ValuePtr& value, storage::Revision revision) const;
-  // One item of a list: without apiVersion and kind for built-in kinds.
-  void ListItem(PieceSink& sink, const storage::ValuePtr& value) const;
+  // One item of a list, with the comma before it unless it is the first: without apiVersion and kind
+  // for built-in kinds.
+  void ListItem(PieceSink& sink, const storage::ValuePtr& value, bool first) const;
 
   // {"kind":"PodList",...,"items":[  and what closes it.
   std::string ListHead(storage::Revision revision, std::string_view continue_token,

@@ -127,9 +127,7 @@ void SendPieces(Call& call, int code, std::vector<Body::Piece> pieces) {
   response.code = code;
   AddWarnings(call, response);
   if (call.form.media == MediaType::kJson && !call.form.pretty) {
-    for (auto& piece : pieces) {
-      response.body.AppendShared(std::move(piece.owner), piece.bytes);
-    }
+    response.body = Body(std::move(pieces));
   } else {
     std::string text;
     for (const auto& piece : pieces) {

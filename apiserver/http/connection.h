@@ -88,6 +88,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // The answer being written.
   std::unique_ptr<Answer> early_answer_;  // given while Process was on the stack
+  std::string head_text_;  // goes before the pieces
   std::vector<Body::Piece> pieces_;
   std::size_t piece_ = 0;
   std::size_t piece_offset_ = 0;

@@ -41,13 +41,10 @@ void Connection::Begin(std::unique_ptr<Answer> answer) {
   if (is_stream && is_http_1_0_) {
     keep_alive_ = false;
   }
-  Body all;
-  all.Append(MakeHead(head, head.code != 204 && head.code != 304, body_bytes, is_stream));
-  pieces_ = all.TakePieces();
+  head_text_ = MakeHead(head, head.code != 204 && head.code != 304, body_bytes, is_stream);
+  pieces_.clear();
   if (!no_body) {
-    auto body = head.body.TakePieces();
-    pieces_.insert(pieces_.end(), std::make_move_iterator(body.begin()),
-                   std::make_move_iterator(body.end()));
+    pieces_ = head.body.TakePieces();
   }
   piece_ = piece_offset_ = 0;
   stream_ended_ = false;
@@ -71,9 +68,8 @@ void Connection::BeginUpgrade(std::unique_ptr<Answer> answer) {
   }
   upgrading_ = true;
   upgrade_ = std::move(answer->upgrade);
-  Body all;
-  all.Append(MakeHead(answer->head, false, 0, false));
-  pieces_ = all.TakePieces();
+  head_text_ = MakeHead(answer->head, false, 0, false);
+  pieces_.clear();
   piece_ = piece_offset_ = 0;
   state_ = State::kAnswering;
   Touch(shared_.options.stall_timeout);
@@ -119,7 +115,7 @@ void Connection::Pump() {
       case Sent::kAll:
         break;
     }
-    if (piece_ == pieces_.size()) {
+    if (head_text_.empty() && piece_ == pieces_.size()) {
       pieces_.clear();
       piece_ = piece_offset_ = 0;
       if (state_ == State::kStreaming && !stream_ended_) {
@@ -150,6 +146,15 @@ bool Connection::FillOutput() {
   }
   char* const record = io_->plain_buffer().data();
   std::size_t filled = 0;
+  if (head_text_.size() > kRecordBytes) {
+    if (!tls_->Write(head_text_)) {
+      return false;
+    }
+  } else {
+    std::memcpy(record, head_text_.data(), head_text_.size());
+    filled = head_text_.size();
+  }
+  head_text_.clear();
   while (piece_ < pieces_.size() && out.size() < kOutputBytes) {
     const auto view = pieces_[piece_].bytes.substr(piece_offset_);
     const std::size_t bytes = std::min(view.size(), kRecordBytes - filled);

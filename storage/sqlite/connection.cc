@@ -203,6 +203,15 @@ Result<Statement> Connection::Prepare(const char* sql) {
 
 bool Connection::InTransaction() const { return sqlite3_get_autocommit(handle_) == 0; }
 
+Result<void> Connection::Sync() {
+  sqlite3_file* file = nullptr;
+  int code = sqlite3_file_control(handle_, "main", SQLITE_FCNTL_FILE_POINTER, &file);
+  if (code == SQLITE_OK && file != nullptr && file->pMethods != nullptr) {
+    code = file->pMethods->xSync(file, SQLITE_SYNC_NORMAL);
+  }
+  return code == SQLITE_OK ? Result<void>() : Error(code, "sync");
+}
+
 int Connection::last_code() const { return sqlite3_extended_errcode(handle_); }
 
 Status Connection::Error(int code, std::string_view what) const {

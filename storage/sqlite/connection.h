@@ -82,6 +82,8 @@ class Connection {
   // The connection must not move while statements exist.
   Result<Statement> Prepare(const char* sql);
   bool InTransaction() const;
+  // Makes the database file durable, whatever `synchronous` says. Not the write-ahead log.
+  Result<void> Sync();
   // SQLite's code of the last failed call.
   int last_code() const;
   sqlite3* handle() const { return handle_; }

@@ -72,6 +72,7 @@ TEST(Groups, LaterTransactionsSeeTheEarlierOnesAndShareASync) {
   TestHooks hooks;
   hooks.at = gate.At("commit.begin");
   auto store = Open(folder.path(), &hooks);
+  Settle(*store);  // a new log's first frames take a sync of their own
   gate.Close();
   auto first = Later(*store, Put("/first", "holds the writer"));
   gate.WaitUntilHeld();

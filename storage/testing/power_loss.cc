@@ -10,7 +10,14 @@ namespace {
 
 constexpr std::size_t kSector = 512;
 
-std::string FileName(const char* path) { return std::filesystem::path(path).filename().string(); }
+// A new database is written as state.db.new and then renamed, which SQLite does not report.
+std::string FileName(const char* path) {
+  std::string name = std::filesystem::path(path).filename().string();
+  if (const auto at = name.find(".new"); at != std::string::npos) {
+    name.erase(at, 4);
+  }
+  return name;
+}
 
 }  // namespace
 
