@@ -89,13 +89,26 @@ Result<Json> ReadStatus(const std::string& socket_path) {
   return kube::ParseJson(std::string_view(text).substr(body + 4));
 }
 
+// The frame from the top left corner; what an earlier one left over is cleared line by line, so that
+// nothing flickers.
+std::string Screen(const std::string& frame) {
+  std::string out = "\033[H";
+  for (const char c : frame) {
+    out += c == '\n' ? "\033[K\n" : std::string(1, c);
+  }
+  return out + "\033[2mevery second; Ctrl-C ends\033[0m\033[K\033[J";
+}
+
 int Top(int argc, char** argv) {
   std::string output;
   std::string socket_path = HostDirectory() + "/gpud/admin.sock";
   bool watch = false;
-  Flags parser("sublet gpu top", "What each slice of this node's GPUs uses and gets.");
+  bool once = false;
+  Flags parser("sublet gpu top",
+               "What each slice of this node's GPUs uses and gets: live on a terminal, once elsewhere.");
   parser.Text(&socket_path, "--socket", "gpud's admin socket (default: the embedded host's)");
-  parser.Bool(&watch, "-w,--watch", "again every second");
+  parser.Bool(&watch, "-w,--watch", "again every second, also where it is no terminal");
+  parser.Bool(&once, "--once", "one second's look, also on a terminal");
   parser.OneOf(&output, "-o,--output", {"json"}, "print as JSON");
   if (const auto exit_code = parser.Parse(argc, argv)) {
     return *exit_code;
@@ -104,23 +117,25 @@ int Top(int argc, char** argv) {
   if (!before.ok()) {
     return Fail(before.error(), "sublet host up --gpus 2");
   }
+  const bool is_screen = isatty(STDOUT_FILENO) == 1 && output.empty() && !once;
+  const bool is_live = (watch || is_screen) && !once;
   do {
     std::this_thread::sleep_for(std::chrono::seconds(1));
     auto now = ReadStatus(socket_path);
     if (!now.ok()) {
-      return Fail(now.error());
+      return Fail(now.error(), "sublet host up");
     }
     if (output == "json") {
-      std::printf("%s\n", kube::DumpPretty(gpu::GpuTopToJson(*now, &*before)).c_str());
+      const Json top = gpu::GpuTopToJson(*now, &*before);
+      // A stream is one document a line.
+      std::printf("%s\n", (is_live ? kube::Dump(top) : kube::DumpPretty(top)).c_str());
     } else {
-      if (watch && isatty(STDOUT_FILENO) == 1) {
-        std::fputs("\033[H\033[2J", stdout);
-      }
-      std::fputs(gpu::FormatGpuTop(*now, &*before).c_str(), stdout);
+      const std::string frame = gpu::FormatGpuTop(*now, &*before);
+      std::fputs(is_screen ? Screen(frame).c_str() : frame.c_str(), stdout);
     }
     std::fflush(stdout);
     before = std::move(now);
-  } while (watch);
+  } while (is_live);
   return 0;
 }
 
@@ -138,7 +153,7 @@ int RunGpu(int argc, char** argv) {
   std::fprintf(help ? stdout : stderr,
                "usage: sublet gpu <action>\n"
                "  list   the GPUs of the host, what is free and who holds the rest\n"
-               "  top    what each slice uses and gets (-w: live)\n");
+               "  top    what each slice uses and gets, live\n");
   return help ? 0 : 2;
 }
 

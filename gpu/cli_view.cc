@@ -124,7 +124,16 @@ std::string FormatGpuList(const std::vector<GpuNode>& nodes, const std::vector<G
                     HumanBytes(FindInt(item, {"freeMemoryBytes"})), Percent(FindInt(item, {"freeShareMilli"})),
                     std::to_string(item["slices"].size()), kube::FindBool(item, {"healthy"}) ? "ok" : "unhealthy"});
   }
-  return Table(rows);
+  std::vector<Row> held = {{"TENANT", "POD", "NODE", "GPU", "MEMORY", "SHARE", "PHASE"}};
+  for (const Json& item : items) {
+    for (const Json& slice : item["slices"]) {
+      const std::string tenant(FindString(slice, {"tenant"}));
+      held.push_back({tenant.empty() ? "-" : tenant, std::string(FindString(slice, {"pod"})), std::string(FindString(item, {"node"})),
+                      std::to_string(FindInt(item, {"index"})), HumanBytes(FindInt(slice, {"memoryBytes"})),
+                      Percent(FindInt(slice, {"shareMilli"})), std::string(FindString(slice, {"phase"}))});
+    }
+  }
+  return Table(rows) + (held.size() > 1 ? "\n" + Table(held) : "");
 }
 
 Json GpuTopToJson(const Json& status, const Json* before) {
@@ -152,6 +161,9 @@ Json GpuTopToJson(const Json& status, const Json* before) {
                           {"shareWantedMilli", FindInt(mine, {"shareMilli"})},
                           {"shareGotMilli", std::move(got)},
                           {"waitMs", FindInt(mine, {"waitNs"}) / 1'000'000},
+                          {"waitMsPerSecond", old == nullptr || passed <= 0 ? Json() : Json(std::max<std::int64_t>(
+                               (FindInt(mine, {"waitNs"}) - FindInt(*old, {"waitNs"})) * 1000 / passed, 0))},
+                          {"enforced", kube::FindBool(slice, {"enforced"}, true)},
                           {"refusals", FindInt(mine, {"refusals"})},
                           {"processes", FindInt(slice, {"processes"})}});
       }
@@ -169,8 +181,15 @@ std::string FormatGpuTop(const Json& status, const Json* before) {
   const Json document = GpuTopToJson(status, before);
   std::string out;
   for (const Json& gpu : document["gpus"]) {
+    std::int64_t used = 0;
+    std::int64_t got = 0;
+    for (const Json& slice : gpu["slices"]) {
+      used += FindInt(slice, {"usedBytes"});
+      got += FindInt(slice, {"shareGotMilli"});
+    }
     out += "GPU " + std::to_string(FindInt(gpu, {"index"})) + "  " + std::string(FindString(gpu, {"model"})) + "  " +
-           HumanBytes(FindInt(gpu, {"memoryBytes"})) + "  " + std::string(FindString(gpu, {"uuid"})) + "\n";
+           HumanBytes(used) + " of " + HumanBytes(FindInt(gpu, {"memoryBytes"})) + " used, " +
+           Percent(std::min<std::int64_t>(got, 1000)) + " busy  " + std::string(FindString(gpu, {"uuid"})) + "\n";
     if (gpu["slices"].empty()) {
       out += "  no slices\n\n";
       continue;
@@ -179,10 +198,11 @@ std::string FormatGpuTop(const Json& status, const Json* before) {
     for (const Json& slice : gpu["slices"]) {
       const std::string tenant(FindString(slice, {"tenant"}));
       rows.push_back({"  " + (tenant.empty() ? "-" : tenant), std::string(FindString(slice, {"pod"})),
-                      HumanBytes(FindInt(slice, {"capBytes"})), HumanBytes(FindInt(slice, {"usedBytes"})),
+                      kube::FindBool(slice, {"enforced"}) ? HumanBytes(FindInt(slice, {"capBytes"})) : "off",
+                      HumanBytes(FindInt(slice, {"usedBytes"})),
                       HumanBytes(FindInt(slice, {"peakBytes"})), Percent(FindInt(slice, {"shareWantedMilli"})),
                       slice["shareGotMilli"].is_null() ? "-" : Percent(FindInt(slice, {"shareGotMilli"})),
-                      std::to_string(FindInt(slice, {"waitMs"})) + "ms", std::to_string(FindInt(slice, {"refusals"})),
+                      slice["waitMsPerSecond"].is_null() ? "-" : std::to_string(FindInt(slice, {"waitMsPerSecond"})) + "ms/s", std::to_string(FindInt(slice, {"refusals"})),
                       std::to_string(FindInt(slice, {"processes"}))});
     }
     out += Table(rows) + "\n";

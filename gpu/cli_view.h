@@ -10,8 +10,8 @@
 
 namespace sublet::gpu {
 
-// One line per device: node, index, model, memory, free memory, free share, slices, health; "No GPUs
-// found" without any.
+// One line per device: node, index, model, memory, free memory, free share, slices, health; then one per
+// slice: tenant, pod, where, memory, share, phase. "No GPUs found" without any.
 std::string FormatGpuList(const std::vector<GpuNode>& nodes, const std::vector<GpuSlice>& slices);
 // {"items": [{node, index, uuid, model, memoryBytes, freeMemoryBytes, freeShareMilli, healthy,
 //   slices: [{namespace, name, pod, tenant, memoryBytes, shareMilli, phase, ready}]}]}
@@ -21,7 +21,8 @@ kube::Json GpuListToJson(const std::vector<GpuNode>& nodes, const std::vector<Gp
 // an earlier document of the same gpud, or nullptr; without one the shares got are "-".
 std::string FormatGpuTop(const kube::Json& status, const kube::Json* before);
 // {"node", "gpus": [{uuid, index, model, memoryBytes, slices: [{tenant, namespace, pod, capBytes, usedBytes,
-//   peakBytes, shareWantedMilli, shareGotMilli (null without `before`), waitMs, refusals, processes}]}]}
+//   peakBytes, shareWantedMilli, shareGotMilli and waitMsPerSecond (null without `before`), waitMs, enforced, refusals,
+//   processes}]}]}
 kube::Json GpuTopToJson(const kube::Json& status, const kube::Json* before);
 
 // "16.0Gi", "512Mi", "0".

@@ -240,6 +240,30 @@ GpuUse UseOf(const Json& pod) {
   return whole ? GpuUse::kWhole : GpuUse::kNone;
 }
 
+std::string DeviceContainersOf(const Json& pod) {
+  const GpuUse use = UseOf(pod);
+  if (use == GpuUse::kShared) {
+    const std::string_view named = kube::AnnotationOf(pod, kContainerAnnotation);
+    const Json& containers = ListAt(pod, {"spec", "containers"});
+    return !named.empty() ? std::string(named) : containers.empty() ? "" : std::string(FindString(containers[0], {"name"}));
+  }
+  std::string names;
+  ForEachContainer(pod, [&](const Json& container, const std::string&) {
+    if (use == GpuUse::kWhole && !GpuResourceOf(container).empty()) {
+      names += (names.empty() ? "" : ",") + std::string(FindString(container, {"name"}));
+    }
+  });
+  return names;
+}
+
+bool SeesDevices(const Json& pod, std::string_view container) {
+  std::string list(kube::AnnotationOf(pod, kContainersAnnotation));
+  if (list.empty()) {
+    list = DeviceContainersOf(pod);
+  }
+  return list.empty() || ("," + list + ",").find("," + std::string(container) + ",") != std::string::npos;
+}
+
 Result<void> CheckGpuRequest(const Json& pod) {
   std::vector<StatusCause> causes;
   const auto request = ParseGpuRequest(AnnotationMap(pod));

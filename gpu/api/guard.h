@@ -15,6 +15,15 @@ namespace sublet::gpu {
 enum class GpuUse : std::uint8_t { kNone, kWhole, kShared };
 GpuUse UseOf(const kube::Json& pod);
 
+// The containers that see the pod's devices, separated by commas: of a sharing pod the one named by
+// gpu-fraction-container-name, else the first; of others those that have GPUs in their resources.
+// "" = the pod asks for none.
+std::string DeviceContainersOf(const kube::Json& pod);
+// True when this container gets the pod's slice: by kContainersAnnotation, which a syncer writes where
+// the request itself does not travel, else by DeviceContainersOf; a pod with neither gives it to all.
+// Used by the node agent. Differs: containerd gives annotated CDI devices to every container.
+bool SeesDevices(const kube::Json& pod, std::string_view container);
+
 // The request itself: annotations that parse (ParseGpuRequest), a container that exists, not a part and
 // whole devices together, and on a pod not yet bound no device of its own choosing (label
 // runai-gpu-group, which the scheduler writes).

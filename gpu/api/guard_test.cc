@@ -93,6 +93,23 @@ TEST(SliceGuard, TheGuardFollowsTheRequest) {
   }
 }
 
+TEST(DeviceContainers, AreTheNamedOneTheFirstOrThoseWithGpus) {
+  const auto pod = [](const std::string& annotations) {
+    return *kube::ParseJson(R"({"metadata":{"name":"p","annotations":{)" + annotations +
+                            R"(}},"spec":{"containers":[{"name":"a"},{"name":"b","resources":{"limits":{"nvidia.com/gpu":"1"}}},{"name":"c"}]}})");
+  };
+  EXPECT_EQ(DeviceContainersOf(pod("")), "b");
+  EXPECT_EQ(DeviceContainersOf(pod(R"("gpu-fraction":"0.5")")), "a");
+  EXPECT_EQ(DeviceContainersOf(pod(R"("gpu-fraction":"0.5","gpu-fraction-container-name":"c")")), "c");
+  EXPECT_TRUE(SeesDevices(pod(""), "b"));
+  EXPECT_FALSE(SeesDevices(pod(""), "a"));
+  // On the host pod of a tenant only the syncer's annotation says it.
+  EXPECT_TRUE(SeesDevices(pod(R"("gpu.sublet.dev/containers":"a,c")"), "c"));
+  EXPECT_FALSE(SeesDevices(pod(R"("gpu.sublet.dev/containers":"a,c")"), "b"));
+  EXPECT_EQ(DeviceContainersOf(Pod("")), "");
+  EXPECT_TRUE(SeesDevices(Pod(""), "c"));
+}
+
 TEST(GpuRequestCheck, NamesTheFieldOfABadRequest) {
   const auto field = [](const Json& pod) {
     const auto checked = CheckGpuRequest(pod);

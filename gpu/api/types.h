@@ -28,6 +28,8 @@ inline constexpr std::string_view kSliceFinalizer = "gpu.sublet.dev/slice";
 
 // The annotation that names a slice's CDI device on the host pod, and the CDI kind of the device.
 inline constexpr std::string_view kCdiAnnotation = "cdi.k8s.io/sublet";
+// Beside it: the containers that get the device (gpu/api/guard.h, SeesDevices).
+inline constexpr std::string_view kContainersAnnotation = "gpu.sublet.dev/containers";
 inline constexpr std::string_view kCdiKind = "sublet.dev/gpu";
 
 // A whole device's compute; shares are thousandths of a device's time.

@@ -60,6 +60,15 @@ const LeaseAccount* Arbiter::FindAccount(int slice) const {
   return nullptr;
 }
 
+const LeaseWord* Arbiter::FindWord(int slice) const {
+  for (const Member& member : members_) {
+    if (member.slice == slice) {
+      return &member.word;
+    }
+  }
+  return nullptr;
+}
+
 void Arbiter::Add(int slice, const LeasePolicy& policy) {
   if (Find(slice) == nullptr) {
     Member member;

@@ -74,6 +74,8 @@ class Arbiter {
   Nanoseconds Step(Nanoseconds now, const Observe& observe, const Publish& publish);
 
   const LeaseAccount* FindAccount(int slice) const;
+  // Its word as last published; nullptr: unknown slice.
+  const LeaseWord* FindWord(int slice) const;
 
   static constexpr Nanoseconds kRoundLong = 24'000'000;
   static constexpr Nanoseconds kRoundShort = 8'000'000;

@@ -84,13 +84,15 @@ TEST(Arbiter, ASliceAloneIsNeverClosed) {
 TEST(Arbiter, JoinAndLeaveMoveTheSharesAtOnce) {
   LeaseModel model({Busy(1), Busy(3)});
   model.slices()[1].has_work = [](Nanoseconds at) { return at >= 5 * kSecond && at < 10 * kSecond; };
-  const auto alone = model.RunTo(5 * kSecond);
-  EXPECT_GE(alone[0], static_cast<Nanoseconds>(4.99 * kSecond));
-  const auto joined = model.RunTo(10 * kSecond);
-  EXPECT_NEAR(static_cast<double>(joined[0]) / (5.0 * kSecond), 0.25, 0.015);
-  const auto left = model.RunTo(11 * kSecond);
-  // Back to everything within a hundredth of a second and the last turns.
-  EXPECT_GE(left[0], static_cast<Nanoseconds>(0.96 * kSecond));
+  for (int second = 1; second <= 15; ++second) {
+    const auto got = model.RunTo(second * kSecond);
+    const double a = static_cast<double>(got[0]) / kSecond;
+    const double b = static_cast<double>(got[1]) / kSecond;
+    EXPECT_GE(a + b, 0.97) << "conservation, second " << second;
+    const bool both = second > 5 && second <= 10;
+    EXPECT_NEAR(100 * a / (a + b), both ? 25.0 : 100.0, 3.0) << "second " << second;
+  }
+  EXPECT_FALSE(model.slices()[0].word.is_contended);
 }
 
 TEST(Arbiter, WhatALightSliceDoesNotUseIsLent) {

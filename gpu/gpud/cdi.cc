@@ -46,6 +46,21 @@ Json Mount(const std::string& from, const std::string& to, bool writable = false
   return {{"hostPath", from}, {"containerPath", to}, {"options", {writable ? "rw" : "ro", "nosuid", "nodev", "bind"}}};
 }
 
+// What KAI's binder puts into a sharing pod's ConfigMap: programs written for it read these.
+void AddKaiVariables(const EngineSlice& slice, const DriverInventory& inventory, Json& env) {
+  for (const DriverDevice& device : inventory.devices) {
+    if (slice.devices.empty() || device.uuid != slice.devices.front().device.uuid || device.total_bytes <= device.reserved_bytes) {
+      continue;
+    }
+    char portion[32];
+    std::snprintf(portion, sizeof portion, "%.4g",
+                  static_cast<double>(slice.devices.front().device.memory_bytes) / static_cast<double>(device.total_bytes - device.reserved_bytes));
+    env.push_back("GPU_PORTION=" + std::string(portion));
+    env.push_back("RUNAI_NUM_OF_GPUS=" + std::to_string(slice.devices.size()));
+    return;
+  }
+}
+
 std::string SpecPath(const CdiOptions& options, const std::string& slice) {
   return options.cdi_folder + "/sublet-" + slice + ".json";
 }
@@ -118,6 +133,8 @@ Json MakeCdiSpec(const EngineSlice& slice, const std::string& socket_folder, con
   if (options.is_simulated) {
     // The simulated machine is one file that its driver in every process writes.
     mounts.push_back(Mount(options.simulator_state, "/run/sublet/simulator/state", true));
+    // No framework starts on the simulator: any image with a C library can try its slice with this.
+    mounts.push_back(Mount(files.probe, "/usr/bin/gpu-burner"));
   } else {
     for (const std::string& name : driver_libraries) {
       mounts.push_back(Mount(options.driver_folder + "/" + name, folder + "/" + name));
@@ -135,6 +152,7 @@ Json MakeCdiSpec(const EngineSlice& slice, const std::string& socket_folder, con
   }
   // "void" keeps NVIDIA's own runtime, where it is installed, from adding devices by environment.
   Json edits = {{"env", {"NVIDIA_VISIBLE_DEVICES=void", "SUBLET_GPU_SLICE=" + slice.name}}, {"mounts", std::move(mounts)}};
+  AddKaiVariables(slice, inventory, edits["env"]);
   if (!nodes.empty()) {
     edits["deviceNodes"] = std::move(nodes);
   }

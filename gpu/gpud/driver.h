@@ -31,6 +31,12 @@ struct DriverProcess {
   std::uint64_t bytes = 0;
 };
 
+// What part of the time since the last question a process had work on the device.
+struct DriverUtilization {
+  int pid = 0;  // on the node
+  std::uint32_t percent = 0;
+};
+
 struct DriverInventory {
   std::string driver_version;
   std::string cuda_version;  // "13.0"
@@ -44,6 +50,9 @@ class GpuDriver {
   virtual Result<DriverInventory> Inventory() = 0;
   // Processes that hold memory on the device. Errors: ServiceUnavailable (device lost).
   virtual Result<std::vector<DriverProcess>> Processes(int index) = 0;
+  // Processes with samples since the last call for this device; empty where the driver keeps none (MIG).
+  // Errors: ServiceUnavailable (device lost).
+  virtual Result<std::vector<DriverUtilization>> Utilization(int index) = 0;
   // True when the driver itself can cap a cgroup.
   virtual bool HasNativeCaps() const = 0;
   // Caps all memory of a cgroup ("/sys/fs/cgroup/...") on the device; bytes 0 takes the cap away.

@@ -235,6 +235,7 @@ void Engine::Impl::Run() {
 
 void Engine::Impl::RunDriver() {
   std::uint64_t seen = 0;
+  auto asked_utilization = std::chrono::steady_clock::now();
   for (;;) {
     std::deque<std::function<void(GpuDriver&)>> tasks;
     {
@@ -261,6 +262,15 @@ void Engine::Impl::RunDriver() {
       auto list = driver->Processes(device.index);
       if (list.ok()) {
         snapshot.processes[device.index] = std::move(list).value();
+      }
+    }
+    if (const auto passed = start - asked_utilization; passed >= options.utilization_poll) {
+      asked_utilization = start;
+      snapshot.utilization_over = std::chrono::nanoseconds(passed).count();
+      for (const DriverDevice& device : inventory.devices) {
+        if (auto list = driver->Utilization(device.index); list.ok()) {
+          snapshot.utilization[device.index] = std::move(list).value();
+        }
       }
     }
     snapshot.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

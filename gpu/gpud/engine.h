@@ -37,6 +37,10 @@ struct EngineOptions {
   UnmanagedPolicy unmanaged = UnmanagedPolicy::kKill;
   std::chrono::milliseconds unmanaged_grace{2000};
   std::chrono::milliseconds poll{200};
+  std::chrono::milliseconds utilization_poll{1000};  // how often the driver is asked who was busy
+  // A slice that the driver shows busy beyond its share and twice beyond its turns, beside others, so
+  // long: an Event; three times so long (and kKill): its busiest process ends.
+  std::chrono::milliseconds share_grace{10000};
   std::chrono::milliseconds held_max{2000};  // a dead process's bytes are kept at most so long
   std::uint64_t over_cap_slack_bytes = std::uint64_t{64} << 20;
   // What a context is assumed to take until one was seen.
@@ -72,7 +76,7 @@ struct SliceDeviceStatus {
   std::uint64_t refusals = 0;
   std::int32_t share_milli = 0;
   std::int64_t weight = 0;
-  Nanoseconds busy = 0;
+  Nanoseconds busy = 0;  // measured turns, and the driver's samples of the time it was alone
   Nanoseconds wait = 0;
   std::uint64_t turns = 0;
   std::uint64_t overruns = 0;

@@ -32,6 +32,10 @@ struct Engine::Impl {
     std::vector<int> over_cap_polls;  // per device, in a row
     std::vector<std::uint64_t> drift_low[2];  // smallest surplus of the last polls
     bool has_native_cap = false;
+    std::vector<Nanoseconds> solo_busy;    // per device, by the driver's samples
+    std::vector<Nanoseconds> turns_used;   // per device: the arbiter's account at the last samples
+    std::vector<Nanoseconds> over_share;   // per device: for how long in a row
+    std::vector<bool> over_share_said;
   };
   struct Device {
     std::int32_t index = 0;
@@ -59,6 +63,8 @@ struct Engine::Impl {
     std::uint64_t poll = 0;
     double seconds = 0;
     std::map<std::int32_t, std::vector<DriverProcess>> processes;  // by NVML index; absent: not known
+    Nanoseconds utilization_over = 0;  // 0: not asked this time
+    std::map<std::int32_t, std::vector<DriverUtilization>> utilization;  // by NVML index
   };
   struct Remembered {
     std::string cgroup;
@@ -138,6 +144,7 @@ struct Engine::Impl {
   void Reconcile(const Snapshot& snapshot);
   void ReleaseDead(const Snapshot& snapshot, Nanoseconds now);
   void CompareSlice(Slice& slice, const Snapshot& snapshot);
+  void CompareShares(Slice& slice, const Snapshot& snapshot);
   void WatchHealth(const Snapshot& snapshot);
   void FindUnmanaged(const Snapshot& snapshot, Nanoseconds now);
   void KillLargest(Slice& slice, int device, const std::vector<DriverProcess>& list);

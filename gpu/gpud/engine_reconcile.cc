@@ -15,6 +15,9 @@ namespace {
 constexpr int kOverCapPolls = 3;
 constexpr int kSilentPolls = 3;
 constexpr std::size_t kUnmanagedMax = 4096;
+// The driver's samples are coarse: so many points mean nothing, and others below it are not disturbed.
+constexpr std::int64_t kSampleErrorPercent = 10;
+constexpr std::int64_t kBusyOthersPercent = 5;
 
 int PlaceOf(const EngineSlice& slice, const std::string& uuid) {
   for (std::size_t i = 0; i < slice.devices.size(); ++i) {
@@ -155,6 +158,66 @@ void Engine::Impl::CompareSlice(Slice& slice, const Snapshot& snapshot) {
   }
 }
 
+// The driver's samples of who was busy. A slice alone on its device is not measured by turns, so this
+// is what it used. One that shares has its turns to show for what the driver saw: work that goes past
+// the gate (private tables of the driver, a second copy of it in a process that is known) has none.
+void Engine::Impl::CompareShares(Slice& slice, const Snapshot& snapshot) {
+  const std::size_t count = slice.config.devices.size();
+  slice.solo_busy.resize(count);
+  slice.turns_used.resize(count);
+  slice.over_share.resize(count);
+  slice.over_share_said.resize(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const Device& device = devices[slice.config.devices[i].device.uuid];
+    const auto list = snapshot.utilization.find(device.index);
+    const LeaseWord* word = device.arbiter.FindWord(slice.id);
+    const LeaseAccount* account = device.arbiter.FindAccount(slice.id);
+    if (list == snapshot.utilization.end() || word == nullptr || account == nullptr) {
+      continue;
+    }
+    std::int64_t percent = 0;
+    std::int64_t of_others = 0;
+    const DriverUtilization* busiest = nullptr;
+    for (const DriverUtilization& used : list->second) {
+      if (slice.processes.contains(used.pid)) {
+        percent += used.percent;
+        busiest = busiest == nullptr || used.percent > busiest->percent ? &used : busiest;
+      } else {
+        of_others += used.percent;
+      }
+    }
+    percent = std::min<std::int64_t>(percent, 100);
+    const Nanoseconds in_turns = account->used - slice.turns_used[i];
+    slice.turns_used[i] = account->used;
+    const bool is_alone = word->is_open && !word->is_contended;
+    if (is_alone) {
+      slice.solo_busy[i] += snapshot.utilization_over / 100 * percent;
+    }
+    const std::int64_t explained = std::clamp<std::int64_t>(in_turns * 100 / snapshot.utilization_over, 0, 100);
+    const std::int64_t share = slice.config.devices[i].device.share_milli / 10;
+    if (is_alone || of_others < kBusyOthersPercent || slice.config.enforce == Enforce::kOff || percent <= share + kSampleErrorPercent ||
+        percent <= 2 * explained + kSampleErrorPercent) {
+      slice.over_share[i] = 0;
+      slice.over_share_said[i] = false;
+      continue;
+    }
+    slice.over_share[i] += snapshot.utilization_over;
+    const Nanoseconds grace = std::chrono::nanoseconds(options.share_grace).count();
+    const std::string what = "the driver shows it busy for " + std::to_string(percent) + " % of the time, its turns were " +
+                             std::to_string(explained) + " %, its share is " + std::to_string(share) + " %";
+    if (slice.over_share[i] >= grace && !slice.over_share_said[i]) {
+      slice.over_share_said[i] = true;
+      on_event({slice.config.name, "GpuShareExceeded", what});
+    }
+    if (slice.over_share[i] >= 3 * grace && options.unmanaged == UnmanagedPolicy::kKill && busiest != nullptr) {
+      slice.over_share[i] = 0;
+      slice.over_share_said[i] = false;
+      on_event({slice.config.name, "GpuShareExceeded", what + "; process " + std::to_string(busiest->pid) + " was ended"});
+      syscall(SYS_pidfd_send_signal, slice.processes.at(busiest->pid).pidfd, SIGKILL, nullptr, 0);
+    }
+  }
+}
+
 // Processes on a device that never came to us: their own copy of the driver's library, direct ioctl,
 // or a process of the node's own. In a slice's container they end; elsewhere they are reported.
 void Engine::Impl::FindUnmanaged(const Snapshot& snapshot, Nanoseconds now) {
@@ -239,6 +302,9 @@ void Engine::Impl::Reconcile(const Snapshot& snapshot) {
   ReleaseDead(snapshot, now);
   for (auto& [id, slice] : slices) {
     CompareSlice(slice, snapshot);
+    if (snapshot.utilization_over > 0) {
+      CompareShares(slice, snapshot);
+    }
   }
   FindUnmanaged(snapshot, now);
 }
@@ -278,7 +344,7 @@ EngineStatus Engine::Impl::MakeStatus() {
       const LeaseObservation seen = slice.pages->Observe(place);
       device.is_waiting = seen.is_waiting;
       if (const LeaseAccount* account = devices[granted.uuid].arbiter.FindAccount(id)) {
-        device.busy = account->used;
+        device.busy = account->used + (i < slice.solo_busy.size() ? slice.solo_busy[i] : 0);
         device.turns = account->turns;
         device.overruns = account->overruns;
       }

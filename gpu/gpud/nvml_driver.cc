@@ -1,7 +1,9 @@
 // GpuDriver over libnvidia-ml.so.1.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <map>
 
 #include "base/log.h"
 #include "gpu/gpud/driver.h"
@@ -41,6 +43,7 @@ class NvmlDriver final : public GpuDriver {
     Load("nvmlDeviceGetMemoryInfo_v2", &memory_v2_);
     Load("nvmlDeviceGetCudaComputeCapability", &capability_);
     Load("nvmlDeviceGetComputeRunningProcesses_v3", &processes_);
+    Load("nvmlDeviceGetProcessUtilization", &utilization_);
     Load("nvmlDeviceSetMemoryLimits_v1", &set_limits_);
     if (init_ == nullptr || count_ == nullptr || handle_ == nullptr || uuid_ == nullptr || memory_ == nullptr) {
       return ServiceUnavailable(path + " lacks basic NVML functions");
@@ -100,6 +103,40 @@ class NvmlDriver final : public GpuDriver {
       return list;
     }
     return ServiceUnavailable("NVML's process list keeps growing");
+  }
+
+  Result<std::vector<DriverUtilization>> Utilization(int index) override {
+    std::vector<DriverUtilization> list;
+    nvmlDevice_t device = nullptr;
+    if (utilization_ == nullptr) {
+      return list;
+    }
+    if (handle_(static_cast<unsigned int>(index), &device) != kNvmlSuccess) {
+      return ServiceUnavailable("device " + std::to_string(index) + " is lost");
+    }
+    unsigned long long& since = last_sample_[index];
+    std::vector<nvmlProcessUtilizationSample_t> samples(256);
+    auto count = static_cast<unsigned int>(samples.size());
+    nvmlReturn_t result = utilization_(device, samples.data(), &count, since);
+    if (result == kNvmlInsufficientSize && count <= kSamplesMax) {
+      samples.resize(count);
+      result = utilization_(device, samples.data(), &count, since);
+    }
+    if (result != kNvmlSuccess) {
+      return list;  // not supported, or nothing new
+    }
+    // Several samples of a process are one mean.
+    std::map<int, std::pair<std::uint64_t, std::uint32_t>> sums;
+    for (unsigned int i = 0; i < count && i < samples.size(); ++i) {
+      auto& [sum, number] = sums[static_cast<int>(samples[i].pid)];
+      sum += std::min(samples[i].smUtil, 100U);
+      ++number;
+      since = std::max(since, samples[i].timeStamp);
+    }
+    for (const auto& [pid, sum] : sums) {
+      list.push_back({pid, static_cast<std::uint32_t>(sum.first / sum.second)});
+    }
+    return list;
   }
 
   bool HasNativeCaps() const override { return has_caps_; }
@@ -171,7 +208,10 @@ class NvmlDriver final : public GpuDriver {
     return out;
   }
 
+  static constexpr unsigned int kSamplesMax = 65536;
+
   void* library_ = nullptr;
+  std::map<int, unsigned long long> last_sample_;  // by index, the driver's microseconds
   bool has_caps_ = false;
   nvmlReturn_t (*init_)() = nullptr;
   nvmlReturn_t (*shutdown_)() = nullptr;
@@ -186,6 +226,7 @@ class NvmlDriver final : public GpuDriver {
   nvmlReturn_t (*memory_v2_)(nvmlDevice_t, nvmlMemory_v2_t*) = nullptr;
   nvmlReturn_t (*capability_)(nvmlDevice_t, int*, int*) = nullptr;
   nvmlReturn_t (*processes_)(nvmlDevice_t, unsigned int*, nvmlProcessInfo_t*) = nullptr;
+  nvmlReturn_t (*utilization_)(nvmlDevice_t, nvmlProcessUtilizationSample_t*, unsigned int*, unsigned long long) = nullptr;
   nvmlReturn_t (*set_limits_)(nvmlDevice_t, const nvmlSetMemoryLimits_v1_t*) = nullptr;
 };
 

@@ -130,6 +130,7 @@ kube::Json StatusToJson(const EngineStatus& status, const DriverInventory& inven
                       {"pod", slice.slice.pod},
                       {"tenant", slice.slice.tenant},
                       {"processes", slice.processes},
+                      {"enforced", slice.slice.enforce == Enforce::kOn},
                       {"unmanaged", slice.unmanaged},
                       {"ungated", slice.ungated},
                       {"devices", std::move(list)}});

@@ -163,10 +163,11 @@ bool Table::Remove(std::uint64_t key) {
 }
 
 SUBLET_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr* out, std::size_t bytes) { return Allocate(bytes, Kind::kLinear, out); }
-SUBLET_EXPORT CUresult cuMemAlloc(CUdeviceptr_v1* out, unsigned int bytes) {
+namespace {
+// The oldest ABI has 32-bit pointers: an allocation gets a small handle of its own.
+CUresult AllocateLow(std::size_t bytes, CUdeviceptr_v1* out) {
   CUdeviceptr wide = 0;
   const CUresult result = Allocate(bytes, Kind::kLinear, &wide);
-  // The oldest ABI has 32-bit pointers: give a small handle of its own.
   if (result == kSuccess) {
     const Entry entry = *D().memory.Find(wide);
     D().memory.Remove(wide);
@@ -176,6 +177,13 @@ SUBLET_EXPORT CUresult cuMemAlloc(CUdeviceptr_v1* out, unsigned int bytes) {
     *out = static_cast<CUdeviceptr_v1>(low.key);
   }
   return result;
+}
+}  // namespace
+SUBLET_EXPORT CUresult cuMemAlloc(CUdeviceptr_v1* out, unsigned int bytes) { return AllocateLow(bytes, out); }
+SUBLET_EXPORT CUresult cuMemAllocPitch(CUdeviceptr_v1* out, unsigned int* pitch, unsigned int width, unsigned int height, unsigned int element) {
+  (void)element;
+  *pitch = static_cast<unsigned int>(RoundUp(width, 512));
+  return AllocateLow(std::size_t{*pitch} * height, out);
 }
 SUBLET_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr* out, std::size_t* pitch, std::size_t width, std::size_t height, unsigned element) {
   (void)element;
@@ -417,6 +425,14 @@ SUBLET_EXPORT CUresult cuArray3DCreate_v2(CUarray* out, const CUDA_ARRAY3D_DESCR
   return MakeArray(out, *d, ArrayBytes(*d), Kind::kArray);
 }
 SUBLET_EXPORT CUresult cuArrayCreate_v2(CUarray* out, const CUDA_ARRAY_DESCRIPTOR* d) {
+  const CUDA_ARRAY3D_DESCRIPTOR wide{d->Width, d->Height, 0, d->Format, d->NumChannels, 0};
+  return cuArray3DCreate_v2(out, &wide);
+}
+SUBLET_EXPORT CUresult cuArray3DCreate(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR_v1* d) {
+  const CUDA_ARRAY3D_DESCRIPTOR wide{d->Width, d->Height, d->Depth, d->Format, d->NumChannels, d->Flags};
+  return cuArray3DCreate_v2(out, &wide);
+}
+SUBLET_EXPORT CUresult cuArrayCreate(CUarray* out, const CUDA_ARRAY_DESCRIPTOR_v1* d) {
   const CUDA_ARRAY3D_DESCRIPTOR wide{d->Width, d->Height, 0, d->Format, d->NumChannels, 0};
   return cuArray3DCreate_v2(out, &wide);
 }

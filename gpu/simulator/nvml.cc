@@ -181,31 +181,42 @@ SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t 
 }
 SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t* out,
                                                            unsigned int* count, unsigned long long since) {
+  // What every slot had done when it was asked for the last time, by this process.
+  static std::uint64_t done_before[kDevicesMax][kProcessesMax];
+  static std::uint64_t asked_before[kDevicesMax];
   const nvmlReturn_t result = Check(device);
   if (result != kNvmlSuccess) {
     return result;
   }
   Locked lock;
-  Machine::Get().Advance(IndexOf(device));
+  const int index = IndexOf(device);
+  Machine::Get().Advance(index);
   const State& state = *Machine::Get().state();
+  const std::uint64_t now = Machine::Get().Now();
+  const std::uint64_t passed = asked_before[index] == 0 ? 0 : now - asked_before[index];
   unsigned int found = 0;
   for (std::uint32_t i = 0; i < state.process_high_water; ++i) {
-    const ProcessDevice& process = state.processes[i].devices[IndexOf(device)];
+    const ProcessDevice& process = state.processes[i].devices[index];
     const int pid = state.processes[i].is_used != 0 && process.submitted_ns > 0 ? Machine::Get().PidOf(static_cast<int>(i)) : 0;
-    if (pid <= 0) {
+    const std::uint64_t before = done_before[index][i];
+    done_before[index][i] = process.done_ns;
+    if (pid <= 0 || passed == 0) {
       continue;
     }
     if (out != nullptr && found < *count) {
+      // A slot that another process took over starts from nothing.
+      const std::uint64_t did = process.done_ns >= before ? process.done_ns - before : process.done_ns;
       std::memset(&out[found], 0, sizeof out[found]);
       out[found].pid = static_cast<unsigned int>(pid);
       out[found].timeStamp = since + 1;
-      out[found].smUtil = process.submitted_ns > process.done_ns ? 100 : 0;
+      out[found].smUtil = static_cast<unsigned int>(did * 100 / passed > 100 ? 100 : did * 100 / passed);
     }
     ++found;
   }
+  asked_before[index] = now;
   const bool fits = out != nullptr && found <= *count;
   *count = found;
-  return fits || found == 0 ? kNvmlSuccess : kNvmlInsufficientSize;
+  return found == 0 ? kNvmlNotFound : fits ? kNvmlSuccess : kNvmlInsufficientSize;
 }
 SUBLET_EXPORT nvmlReturn_t nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device, const nvmlSetMemoryLimits_v1_t* request) {
   const nvmlReturn_t result = Check(device);

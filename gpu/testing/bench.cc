@@ -100,6 +100,8 @@ void Bench::StartEngine() {
   options.unmanaged_grace = options_.unmanaged_grace;
   options.context_bytes = 300 * kMebibyte;
   options.poll = std::chrono::milliseconds(50);
+  options.utilization_poll = std::chrono::milliseconds(100);
+  options.share_grace = std::chrono::milliseconds(400);
   auto driver = OpenNvml(SUBLET_SIMULATOR_NVML);
   SUBLET_CHECK(driver.ok());
   engine_ = std::make_unique<Engine>(options, std::move(driver).value(), [this](const EngineEvent& event) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <sstream>
 
 #include "gpu/testing/bench.h"
@@ -91,6 +92,37 @@ TEST(Interceptor, EveryEntryPointIsThereInTheVersionAndFormAskedFor) {
   Program probe = bench.Run("a", {"procs"});
   std::string output;
   EXPECT_EQ(probe.Wait(&output), 0) << output;
+}
+
+// The libraries go into any image: an old C library is enough, nothing runs when they are loaded, and
+// they need nothing but libc (and its libdl, where dlopen once lived).
+TEST(Interceptor, TheLibrariesNeedGlibc217AndRunNothingAtLoad) {
+  for (const char* library : {SUBLET_CUDA_HOOKS, SUBLET_NVML_HOOKS}) {
+    FILE* pipe = popen(("readelf -W -d -V " + std::string(library)).c_str(), "r");
+    ASSERT_NE(pipe, nullptr);
+    std::string text;
+    char block[4096];
+    for (std::size_t got = 0; (got = fread(block, 1, sizeof block, pipe)) > 0;) {
+      text.append(block, got);
+    }
+    ASSERT_EQ(pclose(pipe), 0);
+    EXPECT_NE(text.find("(SONAME)"), std::string::npos) << text;
+    for (const char* runs : {"(INIT)", "(INIT_ARRAY)", "(FINI)", "(FINI_ARRAY)", "(PREINIT_ARRAY)"}) {
+      EXPECT_EQ(text.find(runs), std::string::npos) << library << " has " << runs;
+    }
+    int versions = 0;
+    for (std::size_t at = text.find("Name: GLIBC_2."); at != std::string::npos; at = text.find("Name: GLIBC_2.", at + 1)) {
+      EXPECT_LE(std::atoi(text.c_str() + at + std::strlen("Name: GLIBC_2.")), 17) << library;
+      ++versions;
+    }
+    EXPECT_GT(versions, 0);
+    for (std::size_t at = text.find("(NEEDED)"); at != std::string::npos; at = text.find("(NEEDED)", at + 1)) {
+      const std::string line = text.substr(at, text.find('\n', at) - at);
+      EXPECT_TRUE(line.find("[libc.so.6]") != std::string::npos || line.find("[libdl.so.2]") != std::string::npos ||
+                  line.find("[ld-linux-x86-64.so.2]") != std::string::npos)
+          << line;
+    }
+  }
 }
 
 TEST(Interceptor, WithoutGpudNothingStarts) {
@@ -211,6 +243,62 @@ TEST(Escape, AProcessPastTheInterceptorIsFoundAndReported) {
   ASSERT_FALSE(events.empty());
   EXPECT_EQ(events.back().reason, "UnmanagedGpuProcess");
   EXPECT_NE(events.back().message.find(std::to_string(rogue.pid())), std::string::npos);
+}
+
+TEST(Escape, AProcessPastTheInterceptorIsEnded) {
+  Bench bench;
+  const EngineSlice slice = bench.MakeSlice("a", 2048 * kMebibyte, 250);
+  ASSERT_TRUE(bench.engine().AddSlice(slice).ok());
+  // A neighbour that is known is left alone.
+  Program neighbour = bench.Run("a", {"hold", std::to_string(100 * kMebibyte)});
+  ASSERT_EQ(neighbour.ReadLine(), "ready");
+  if (geteuid() != 0) {
+    return;  // whose container a process is in is read from its mounts, which need root to make
+  }
+  const std::string folder = bench.engine().FolderOf("a");
+  Program rogue = bench.Spawn({"/usr/bin/unshare", "--mount", "/bin/bash", "-c",
+                               "mount -t tmpfs tmpfs /run && mkdir -p /run/sublet/gpu && mount --bind " + folder +
+                                   " /run/sublet/gpu && LD_PRELOAD=" SUBLET_SIMULATOR_CUDA " exec " SUBLET_GPU_PROBE " hold " +
+                                   std::to_string(4000 * kMebibyte)},
+                              {{"PATH", "/usr/sbin:/usr/bin:/sbin:/bin"}});
+  ASSERT_EQ(rogue.ReadLine(), "ready");
+  EXPECT_TRUE(bench.Eventually([&](const EngineStatus& s) { return s.slices[0].unmanaged == 1; }));
+  EXPECT_EQ(rogue.Wait(), 128 + SIGKILL);
+  EXPECT_EQ(bench.Events().back().slice, "a");
+  EXPECT_EQ(neighbour.Wait(), 0);
+}
+
+// A known process that launches by the driver's own entry: the gate does not see it, the driver does.
+TEST(Escape, WorkPastTheGateShowsInTheDriversSamples) {
+  Bench bench;
+  ASSERT_TRUE(bench.engine().AddSlice(bench.MakeSlice("a", 2048 * kMebibyte, 100)).ok());
+  ASSERT_TRUE(bench.engine().AddSlice(bench.MakeSlice("b", 2048 * kMebibyte, 900)).ok());
+  Program cheat = bench.Run("a", {"cheat", "5000000", "30"});
+  ASSERT_EQ(cheat.ReadLine(), "ready");
+  Program honest = bench.Run("b", {"launch", "1000000", "30"});
+  ASSERT_EQ(honest.ReadLine(), "ready");
+  const auto told = [&] {
+    for (const EngineEvent& event : bench.Events()) {
+      if (event.reason == "GpuShareExceeded" && event.slice == "a") {
+        return true;
+      }
+    }
+    return false;
+  };
+  EXPECT_TRUE(bench.Eventually([&](const EngineStatus&) { return told(); }));
+  EXPECT_TRUE(bench.Eventually([&](const EngineStatus& s) { return s.slices[0].processes == 0; })) << "reported, then ended";
+  for (const EngineEvent& event : bench.Events()) {
+    EXPECT_NE(event.slice, "b") << event.reason << " " << event.message;
+  }
+}
+
+TEST(Leases, ASliceAloneIsBusyByTheDriversSamples) {
+  Bench bench;
+  ASSERT_TRUE(bench.engine().AddSlice(bench.MakeSlice("a", 2048 * kMebibyte, 250)).ok());
+  Program program = bench.Run("a", {"launch", "1000000", "20"});
+  ASSERT_EQ(program.ReadLine(), "ready");
+  EXPECT_TRUE(bench.Eventually([](const EngineStatus& s) { return s.slices[0].devices[0].busy > 200'000'000; }));
+  EXPECT_EQ(bench.DeviceOf("a").turns, 0U);
 }
 
 TEST(Leases, TwoBusyProcessesShareByWeightInRealTime) {

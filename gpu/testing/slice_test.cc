@@ -550,7 +550,7 @@ TEST(Cdi, TheSpecPutsTheInterceptorWhereTheDriverIsLookedFor) {
 
 TEST(Cdi, ARealDeviceGetsItsNodesAndTheDriversLibraries) {
   const EngineSlice slice{.name = "s", .devices = {{{"GPU-x", 5, 5}, 1}}};
-  DriverInventory inventory{.devices = {{.uuid = "GPU-y", .minor = 0}, {.uuid = "GPU-x", .minor = 3}}};
+  DriverInventory inventory{.devices = {{.uuid = "GPU-y", .minor = 0}, {.uuid = "GPU-x", .minor = 3, .total_bytes = 20}}};
   const InstalledFiles files{.cuda = "/i/c.so", .nvml = "/i/n.so", .smi = "/i/smi"};
   const Json spec = MakeCdiSpec(slice, "/run/x/s", files, {.driver_folder = "/drv"}, inventory, {"libnvidia-ptxjitcompiler.so.580"});
   const std::string text = kube::Dump(spec);
@@ -559,6 +559,8 @@ TEST(Cdi, ARealDeviceGetsItsNodesAndTheDriversLibraries) {
   EXPECT_NE(text.find("/dev/nvidia-uvm"), std::string::npos);
   EXPECT_NE(text.find("\"/drv/libcuda.so.1\""), std::string::npos);
   EXPECT_NE(text.find("NVIDIA_VISIBLE_DEVICES=void"), std::string::npos);
+  EXPECT_NE(text.find("GPU_PORTION=0.25\""), std::string::npos) << text;
+  EXPECT_NE(text.find("RUNAI_NUM_OF_GPUS=1\""), std::string::npos);
   EXPECT_NE(text.find("libnvidia-ptxjitcompiler.so.580"), std::string::npos);
 }
 
@@ -617,6 +619,7 @@ TEST(Status, MetricsAndTopShowWhatASliceHasAndGot) {
   const std::string top = FormatGpuTop(after, &before);
   EXPECT_NE(top.find("team"), std::string::npos) << top;
   EXPECT_NE(top.find("1000Mi"), std::string::npos) << top;
+  EXPECT_NE(top.find("400Mi of 15.8Gi used, 25% busy"), std::string::npos) << top;
   EXPECT_EQ(GpuTopToJson(after, &before)["gpus"][0]["slices"][0]["shareGotMilli"], 250);
   EXPECT_TRUE(GpuTopToJson(after, nullptr)["gpus"][0]["slices"][0]["shareGotMilli"].is_null());
   EXPECT_EQ(FormatGpuTop(Json::object(), nullptr), "No GPUs found\n");
@@ -632,6 +635,13 @@ TEST(List, OneLinePerDevice) {
             "NODE   GPU   MODEL   MEMORY    FREE     FREE SHARE   SLICES   HEALTH\n"
             "n1     0     H200    140.0Gi   70.0Gi   50.5%        0        ok\n");
   EXPECT_EQ(FormatGpuList({}, {}), "No GPUs found\n");
+  GpuSlice slice{.name = "u1", .name_space = "sublet-a"};
+  slice.spec = {.node = "n1", .pod = {"train", "u1"}, .tenant = "a"};
+  slice.status = {.phase = SlicePhase::kGranted, .devices = {{{"GPU-1", std::int64_t{70} << 30, 495}, 1}}};
+  EXPECT_TRUE(FormatGpuList({node}, {slice}).ends_with("\n"
+                                                       "TENANT   POD     NODE   GPU   MEMORY   SHARE   PHASE\n"
+                                                       "a        train   n1     0     70.0Gi   49.5%   Granted\n"))
+      << FormatGpuList({node}, {slice});
 }
 
 // The whole daemon, with simulated GPUs, over its own socket.

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
+#include "gpu/api/guard.h"
 #include "kube/object.h"
 #include "node/engine/image_archive.h"
 #include "node/pod/cdi.h"
@@ -133,8 +134,17 @@ Result<ContainerSpec> Configure(PodServices& services, const StartRequest& reque
     spec.stop_signal = image.stop_signal;
   }
   spec.labels[kLabelStopSignal] = spec.stop_signal;
-  SUBLET_TRY(const auto devices, CdiDevicesOf(kube::AnnotationsOf(*plan.object)));
+  SUBLET_TRY(auto devices, CdiDevicesOf(kube::AnnotationsOf(*plan.object)));
+  // The pod's GPU slice belongs to the containers that asked for it.
+  const bool is_without_slice =
+      !gpu::SeesDevices(*plan.object, container.name) &&
+      std::erase_if(devices, [](const std::string& device) {
+        return device.starts_with(std::string(gpu::kCdiKind) + "=");
+      }) > 0;
   SUBLET_TRY(*cdi, ResolveCdi(services.config.cdi_folders, devices));
+  if (is_without_slice) {
+    cdi->env.push_back("NVIDIA_VISIBLE_DEVICES=void");
+  }
   ApplyCdi(*cdi, &spec);
   return spec;
 }

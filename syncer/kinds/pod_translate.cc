@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "gpu/api/guard.h"
 #include "kube/object.h"
 #include "syncer/kinds/container_translate.h"
 #include "syncer/kinds/translate_fields.h"
@@ -39,6 +40,7 @@ Json HostMetadata(const Json& pod, const PodContext& context, const DownwardApi&
   annotations.update(downward.annotations);
   if (!context.gpu_slice.empty()) {
     annotations[std::string(kCdiAnnotation)] = "sublet.dev/gpu=" + context.gpu_slice;
+    annotations[std::string(gpu::kContainersAnnotation)] = gpu::DeviceContainersOf(pod);
   }
   annotations["cluster-autoscaler.kubernetes.io/safe-to-evict"] =
       kube::ControllerOf(pod).has_value() ? "true" : "false";

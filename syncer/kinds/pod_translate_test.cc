@@ -170,6 +170,7 @@ TEST_F(PodTranslate, ASliceReplacesTheGpuResource) {
           {"image", "i"},
           {"resources", {{"limits", {{"nvidia.com/gpu", "1"}, {"cpu", "1"}}}}}}}}});
   EXPECT_EQ(host.pod["metadata"]["annotations"]["cdi.k8s.io/sublet"], "sublet.dev/gpu=u-1");
+  EXPECT_EQ(host.pod["metadata"]["annotations"]["gpu.sublet.dev/containers"], "c");
   EXPECT_EQ(host.pod["spec"]["containers"][0]["resources"]["limits"], Json({{"cpu", "1"}}));
 }
 
