@@ -73,8 +73,12 @@ class QuotaController final : public Controller {
     const auto differ = [](const Json* a, const Json* b) {
       return (a != nullptr ? *a : Json()) != (b != nullptr ? *b : Json());
     };
+    const Json* hard = kube::Find(*is, {"spec", "hard"});
+    const Json* used = kube::Find(*is, {"status", "used"});
+    // Somebody's own status may leave out what is used.
     return differ(kube::Find(*was, {"spec"}), kube::Find(*is, {"spec"})) ||
-           differ(kube::Find(*is, {"spec", "hard"}), kube::Find(*is, {"status", "hard"}));
+           differ(hard, kube::Find(*is, {"status", "hard"})) ||
+           (hard != nullptr && (used == nullptr || used->size() != hard->size()));
   }
 
   void Recount(const std::string& name_space) {

@@ -10,7 +10,7 @@ shift
 parts=${*:-server suite}
 cd "$(dirname "$0")"
 version=k8s.io/component-base/version
-flags=(-trimpath -ldflags "-s -w -X $version.gitVersion=v1.36.1 -X $version.gitMajor=1 -X $version.gitMinor=36")
+flags=(-ldflags "-s -w -X $version.gitVersion=v1.36.1 -X $version.gitMajor=1 -X $version.gitMinor=36")
 for part in $parts; do
   case $part in
     server)
@@ -19,7 +19,7 @@ for part in $parts; do
       ln -sf kube-apiserver "$out/kube-scheduler" ;;
     suite)
       [ -x "$out/ginkgo" ] || go build "${flags[@]}" -o "$out/ginkgo" github.com/onsi/ginkgo/v2/ginkgo
-      [ -x "$out/e2e.test" ] || go test -c "${flags[@]}" -o "$out/e2e.test" k8s.io/kubernetes/test/e2e ;;
+      [ -x "$out/e2e.test" ] || go test -c "${flags[@]}" -o "$out/e2e.test" ./suite ;;
     *) echo "unknown part '$part'" >&2; exit 2 ;;
   esac
 done

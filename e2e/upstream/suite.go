@@ -1,9 +1,8 @@
 //go:build suite
 
-// Names what build.sh makes of Kubernetes' own test suite, so that `go mod tidy` keeps it.
+// Names what build.sh builds besides, so that `go mod tidy` keeps it.
 package main
 
 import (
 	_ "github.com/onsi/ginkgo/v2/ginkgo"
-	_ "k8s.io/kubernetes/test/e2e"
 )

@@ -26,10 +26,10 @@ std::optional<std::int64_t> NumberOf(std::string_view text) {
   return value;
 }
 
-std::vector<ContainerFacts> ReadContainers(const Json& pod, std::string_view list) {
-  std::vector<ContainerFacts> out;
+std::vector<SimulatedContainer> ReadContainers(const Json& pod, std::string_view list) {
+  std::vector<SimulatedContainer> out;
   for (const Json& container : ArrayAt(pod, {"spec", list})) {
-    ContainerFacts facts;
+    SimulatedContainer facts;
     facts.name = kube::FindString(container, {"name"});
     facts.image = kube::FindString(container, {"image"});
     facts.restarts_always = kube::FindString(container, {"restartPolicy"}) == "Always";
@@ -49,7 +49,7 @@ std::vector<ContainerFacts> ReadContainers(const Json& pod, std::string_view lis
   return out;
 }
 
-void ReadStatus(const Json& pod, PodFacts* out) {
+void ReadStatus(const Json& pod, SimulatedPod* out) {
   out->phase = kube::FindString(pod, {"status", "phase"});
   out->pod_ip = kube::FindString(pod, {"status", "podIP"});
   out->observed_generation = kube::FindInt(pod, {"status", "observedGeneration"});
@@ -73,8 +73,8 @@ void ReadStatus(const Json& pod, PodFacts* out) {
 
 }  // namespace
 
-PodFacts ReadPodFacts(const Json& pod) {
-  PodFacts out;
+SimulatedPod ReadSimulatedPod(const Json& pod) {
+  SimulatedPod out;
   out.node = kube::FindString(pod, {"spec", "nodeName"});
   out.restart_policy = kube::FindString(pod, {"spec", "restartPolicy"}, "Always");
   out.host_network = kube::FindBool(pod, {"spec", "hostNetwork"});

@@ -1,4 +1,4 @@
-// PodFacts: what the simulator needs to know of a pod, read once per event.
+// SimulatedPod: what the simulator needs to know of a pod, read once per event.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ inline constexpr std::string_view kReadyAnnotation = "sublet.dev/simulate-ready"
 // Written onto pods and nodes by the simulator.
 inline constexpr std::string_view kSimulatedAnnotation = "sublet.dev/simulated";
 
-struct ContainerFacts {
+struct SimulatedContainer {
   std::string name;
   std::string image;
   std::string resources;                // JSON of spec.containers[].resources, "" when absent
@@ -26,7 +26,7 @@ struct ContainerFacts {
   std::vector<std::string> host_ports;  // "TCP/8080/0.0.0.0"
 };
 
-struct PodFacts {
+struct SimulatedPod {
   std::string node;
   std::string phase;
   std::string pod_ip;
@@ -42,8 +42,8 @@ struct PodFacts {
   bool reported = false;         // containerStatuses are there
   bool pull_failed = false;      // the first container waits for its image
   bool has_finalizers = false;
-  std::vector<ContainerFacts> init_containers;
-  std::vector<ContainerFacts> containers;
+  std::vector<SimulatedContainer> init_containers;
+  std::vector<SimulatedContainer> containers;
   std::vector<std::string> readiness_gates;
   std::vector<std::string> true_conditions;  // types whose status is True
   std::optional<std::int64_t> run_seconds;
@@ -53,6 +53,6 @@ struct PodFacts {
   bool Finished() const { return phase == "Succeeded" || phase == "Failed"; }
 };
 
-PodFacts ReadPodFacts(const kube::Json& pod);
+SimulatedPod ReadSimulatedPod(const kube::Json& pod);
 
 }  // namespace sublet::node

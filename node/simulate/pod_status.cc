@@ -10,7 +10,7 @@ namespace {
 
 using kube::Json;
 
-Json ConditionOf(const PodFacts& pod, std::string_view type, bool value, std::string_view reason,
+Json ConditionOf(const SimulatedPod& pod, std::string_view type, bool value, std::string_view reason,
                  std::string_view message, const std::string& now) {
   Json out = {{"type", type},
               {"status", value ? "True" : "False"},
@@ -29,7 +29,7 @@ Json ConditionOf(const PodFacts& pod, std::string_view type, bool value, std::st
 }
 
 // "containers with unready status: [a b]", as the kubelet says it.
-std::string UnreadyText(const PodFacts& pod) {
+std::string UnreadyText(const SimulatedPod& pod) {
   std::string text = "containers with unready status: [";
   for (std::size_t i = 0; i < pod.containers.size(); ++i) {
     text += (i > 0 ? " " : "") + pod.containers[i].name;
@@ -37,7 +37,7 @@ std::string UnreadyText(const PodFacts& pod) {
   return text + "]";
 }
 
-bool GatesOpen(const PodFacts& pod) {
+bool GatesOpen(const SimulatedPod& pod) {
   return std::all_of(pod.readiness_gates.begin(), pod.readiness_gates.end(),
                      [&](const std::string& gate) {
                        return std::find(pod.true_conditions.begin(), pod.true_conditions.end(),
@@ -54,7 +54,7 @@ struct ReadyState {
 
 // A condition keeps its transition time where its status does not change; the patch merges by type,
 // so only changed ones are sent.
-Json Conditions(const PodFacts& pod, const ReadyState& state, const std::string& now) {
+Json Conditions(const SimulatedPod& pod, const ReadyState& state, const std::string& now) {
   const auto is_true = [&](std::string_view type) {
     return std::find(pod.true_conditions.begin(), pod.true_conditions.end(), type) !=
            pod.true_conditions.end();
@@ -81,7 +81,7 @@ Json Conditions(const PodFacts& pod, const ReadyState& state, const std::string&
   return out;
 }
 
-Json ContainerStatus(const ContainerFacts& container, Json state, bool ready, bool started,
+Json ContainerStatus(const SimulatedContainer& container, Json state, bool ready, bool started,
                      std::int64_t restarts) {
   Json out = {{"name", container.name},
               {"image", container.image},
@@ -115,7 +115,7 @@ Json TerminatedState(std::int64_t exit_code, const std::string& started, const s
 }
 
 // Base of every patch: the marks, the generation, what stays true for the pod's whole life.
-Json StatusPatch(const PodFacts& pod, Json status) {
+Json StatusPatch(const SimulatedPod& pod, Json status) {
   if (pod.generation > 0) {
     status["observedGeneration"] = pod.generation;
   }
@@ -126,7 +126,7 @@ Json StatusPatch(const PodFacts& pod, Json status) {
   return out;
 }
 
-void PutAddresses(Json* status, const PodFacts& pod, const PodPlace& place) {
+void PutAddresses(Json* status, const SimulatedPod& pod, const PodPlace& place) {
   (*status)["hostIP"] = place.host_ip;
   (*status)["hostIPs"] = Json::array({{{"ip", place.host_ip}}});
   const std::string& ip = pod.host_network ? place.host_ip : place.pod_ip;
@@ -134,9 +134,9 @@ void PutAddresses(Json* status, const PodFacts& pod, const PodPlace& place) {
   (*status)["podIPs"] = Json::array({{{"ip", ip}}});
 }
 
-Json InitStatuses(const PodFacts& pod, const std::string& now) {
+Json InitStatuses(const SimulatedPod& pod, const std::string& now) {
   Json out = Json::array();
-  for (const ContainerFacts& container : pod.init_containers) {
+  for (const SimulatedContainer& container : pod.init_containers) {
     out.push_back(container.restarts_always
                       ? ContainerStatus(container, {{"running", {{"startedAt", now}}}}, true, true, 0)
                       : ContainerStatus(container, TerminatedState(0, now, now), true, true, 0));
@@ -144,7 +144,7 @@ Json InitStatuses(const PodFacts& pod, const std::string& now) {
   return out;
 }
 
-Json RejectedPatch(const PodFacts& pod, const std::string& now) {
+Json RejectedPatch(const SimulatedPod& pod, const std::string& now) {
   return StatusPatch(pod, {{"phase", "Failed"},
                            {"reason", "NodePorts"},
                            {"message", "Pod was rejected: Predicate NodePorts failed: node(s) didn't "
@@ -152,7 +152,7 @@ Json RejectedPatch(const PodFacts& pod, const std::string& now) {
                            {"startTime", now}});
 }
 
-Json DeadlinePatch(const PodFacts& pod, const std::string& now) {
+Json DeadlinePatch(const SimulatedPod& pod, const std::string& now) {
   Json status = {{"phase", "Failed"},
                  {"reason", "DeadlineExceeded"},
                  {"message", "Pod was active on the node longer than the specified deadline"},
@@ -160,9 +160,9 @@ Json DeadlinePatch(const PodFacts& pod, const std::string& now) {
   return StatusPatch(pod, std::move(status));
 }
 
-Json PullFailedPatch(const PodFacts& pod, const PodPlace& place, const std::string& now) {
+Json PullFailedPatch(const SimulatedPod& pod, const PodPlace& place, const std::string& now) {
   Json statuses = Json::array();
-  for (const ContainerFacts& container : pod.containers) {
+  for (const SimulatedContainer& container : pod.containers) {
     statuses.push_back(ContainerStatus(
         container,
         {{"waiting",
@@ -180,14 +180,14 @@ Json PullFailedPatch(const PodFacts& pod, const PodPlace& place, const std::stri
   return StatusPatch(pod, std::move(status));
 }
 
-Json RunningPatch(const PodFacts& pod, const PodPlace& place, std::int64_t restarts,
+Json RunningPatch(const SimulatedPod& pod, const PodPlace& place, std::int64_t restarts,
                   const std::string& started, const std::string& now) {
   ReadyState state;
   state.containers_ready = !pod.never_ready;
   state.ready = state.containers_ready && GatesOpen(pod);
   state.reason = "ContainersNotReady";
   Json statuses = Json::array();
-  for (const ContainerFacts& container : pod.containers) {
+  for (const SimulatedContainer& container : pod.containers) {
     Json entry = ContainerStatus(container, {{"running", {{"startedAt", started}}}},
                                  state.containers_ready, true, restarts);
     if (restarts > pod.restarts) {
@@ -209,10 +209,10 @@ Json RunningPatch(const PodFacts& pod, const PodPlace& place, std::int64_t resta
   return StatusPatch(pod, std::move(status));
 }
 
-Json FinishedPatch(const PodFacts& pod, const std::string& now) {
+Json FinishedPatch(const SimulatedPod& pod, const std::string& now) {
   const std::string started = pod.started_at ? kube::FormatTime(*pod.started_at) : now;
   Json statuses = Json::array();
-  for (const ContainerFacts& container : pod.containers) {
+  for (const SimulatedContainer& container : pod.containers) {
     Json entry = ContainerStatus(container, TerminatedState(pod.exit_code, started, now), false, true,
                                  pod.restarts);
     statuses.push_back(std::move(entry));
@@ -224,7 +224,7 @@ Json FinishedPatch(const PodFacts& pod, const std::string& now) {
             {"containerStatuses", std::move(statuses)}});
 }
 
-bool RestartsAfter(const PodFacts& pod) {
+bool RestartsAfter(const SimulatedPod& pod) {
   return pod.restart_policy == "Always" ||
          (pod.restart_policy == "OnFailure" && pod.exit_code != 0);
 }
@@ -243,7 +243,7 @@ void Sooner(std::optional<WallTime>* next, WallTime when) {
 }
 
 // A pod whose containers run: does it end, restart, or stay?
-PodStep RunningStep(const PodFacts& pod, const PodPlace& place, WallTime now) {
+PodStep RunningStep(const SimulatedPod& pod, const PodPlace& place, WallTime now) {
   const std::string now_text = kube::FormatTime(now);
   PodStep step;
   const bool should_be_ready = !pod.never_ready && GatesOpen(pod);
@@ -270,7 +270,7 @@ PodStep RunningStep(const PodFacts& pod, const PodPlace& place, WallTime now) {
 
 }  // namespace
 
-PodStep NextStep(const PodFacts& pod, const PodPlace& place, WallTime now) {
+PodStep NextStep(const SimulatedPod& pod, const PodPlace& place, WallTime now) {
   const std::string now_text = kube::FormatTime(now);
   PodStep step;
   if (place.port_conflict) {
@@ -302,8 +302,8 @@ PodStep NextStep(const PodFacts& pod, const PodPlace& place, WallTime now) {
   return running;
 }
 
-Json StoppedStatus(const PodFacts& pod, WallTime now) {
-  PodFacts stopped = pod;
+Json StoppedStatus(const SimulatedPod& pod, WallTime now) {
+  SimulatedPod stopped = pod;
   // Containers that are told to stop end with 137 unless they finish by themselves first; a pod that
   // was never started has nothing to report but its phase.
   stopped.exit_code = pod.exit_code != 0 ? pod.exit_code : 137;

@@ -27,9 +27,9 @@ struct PodStep {
 };
 
 // The step for a bound pod that is neither finished nor being deleted.
-PodStep NextStep(const PodFacts& pod, const PodPlace& place, WallTime now);
+PodStep NextStep(const SimulatedPod& pod, const PodPlace& place, WallTime now);
 
 // The status of a pod whose containers were stopped because it is being deleted.
-kube::Json StoppedStatus(const PodFacts& pod, WallTime now);
+kube::Json StoppedStatus(const SimulatedPod& pod, WallTime now);
 
 }  // namespace sublet::node

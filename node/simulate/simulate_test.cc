@@ -46,7 +46,7 @@ const PodPlace kPlace{.host_ip = "10.64.0.1", .pod_ip = "10.128.0.1"};
 
 class PodLife : public ::testing::Test {
  protected:
-  PodStep Step(const PodPlace& place = kPlace) { return NextStep(ReadPodFacts(pod_), place, clock_.Now()); }
+  PodStep Step(const PodPlace& place = kPlace) { return NextStep(ReadSimulatedPod(pod_), place, clock_.Now()); }
   void Run() {
     PodStep step = Step();
     ASSERT_TRUE(step.patch);
@@ -64,7 +64,7 @@ TEST_F(PodLife, BecomesRunningAndReadyInOneWriteAndThenNeedsNone) {
   EXPECT_EQ(pod_["status"]["phase"], "Running");
   EXPECT_EQ(pod_["status"]["podIP"], "10.128.0.1");
   EXPECT_EQ(pod_["status"]["observedGeneration"], 1);
-  EXPECT_TRUE(ReadPodFacts(pod_).ready);
+  EXPECT_TRUE(ReadSimulatedPod(pod_).ready);
   EXPECT_EQ(pod_["status"]["containerStatuses"][0]["allocatedResources"]["cpu"], "1");
   EXPECT_FALSE(Step().patch);
   EXPECT_FALSE(Step().next);
@@ -81,7 +81,7 @@ TEST_F(PodLife, FinishesWithTheStatedCodeAfterTheStatedTime) {
   Run();
   EXPECT_EQ(pod_["status"]["phase"], "Failed");
   EXPECT_EQ(pod_["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"], 3);
-  EXPECT_FALSE(ReadPodFacts(pod_).ready);
+  EXPECT_FALSE(ReadSimulatedPod(pod_).ready);
 }
 
 TEST_F(PodLife, SucceedsWithCodeZeroAndRestartsWhenItsPolicySaysSo) {
@@ -109,7 +109,7 @@ TEST_F(PodLife, StaysPendingOnAnImageThatCannotBePulled) {
   Apply(&pod_, *step.patch);
   EXPECT_EQ(pod_["status"]["phase"], "Pending");
   EXPECT_EQ(pod_["status"]["containerStatuses"][0]["state"]["waiting"]["reason"], "ImagePullBackOff");
-  EXPECT_FALSE(ReadPodFacts(pod_).ready);
+  EXPECT_FALSE(ReadSimulatedPod(pod_).ready);
   EXPECT_FALSE(Step(place).patch);
 }
 
@@ -128,10 +128,10 @@ TEST_F(PodLife, FailsOnAPortClashAndOnItsDeadline) {
 TEST_F(PodLife, ReportsANewGenerationAndOpensWithItsReadinessGate) {
   pod_["spec"]["readinessGates"] = Json::array({{{"conditionType", "example.com/go"}}});
   Run();
-  EXPECT_FALSE(ReadPodFacts(pod_).ready);
+  EXPECT_FALSE(ReadSimulatedPod(pod_).ready);
   pod_["status"]["conditions"].push_back({{"type", "example.com/go"}, {"status", "True"}});
   Run();
-  EXPECT_TRUE(ReadPodFacts(pod_).ready);
+  EXPECT_TRUE(ReadSimulatedPod(pod_).ready);
   pod_["metadata"]["generation"] = 2;
   Run();
   EXPECT_EQ(pod_["status"]["observedGeneration"], 2);

@@ -38,7 +38,7 @@ SimulatedNodes::SimulatedNodes(client::Client client, SimulateOptions options, c
                             .field_selector = "spec.nodeName!=",
                             .keep_bytes = false,
                             .make_record = [](const Json& pod) -> std::shared_ptr<const void> {
-                              return std::make_shared<const PodFacts>(ReadPodFacts(pod));
+                              return std::make_shared<const SimulatedPod>(ReadSimulatedPod(pod));
                             }})),
       nodes_(informers_.For({.resource = {"", "v1", "nodes"},
                              .kind = "Node",
@@ -168,7 +168,7 @@ Result<Outcome> SimulatedNodes::ReconcileNode(const kube::ObjectKey& key) {
 
 void SimulatedNodes::OnPod(const client::ObjectPtr& before, const client::ObjectPtr& after) {
   const client::CachedObject& object = after ? *after : *before;
-  const auto& facts = object.As<PodFacts>();
+  const auto& facts = object.As<SimulatedPod>();
   {
     MutexLock lock(mutex_);
     if (!by_name_.contains(facts.node)) {
@@ -180,7 +180,7 @@ void SimulatedNodes::OnPod(const client::ObjectPtr& before, const client::Object
     return;
   }
   if (before && before->uid != after->uid) {
-    Release(before->As<PodFacts>().node, before->uid);
+    Release(before->As<SimulatedPod>().node, before->uid);
   }
   if (facts.Finished()) {
     Release(facts.node, object.uid);
@@ -198,7 +198,7 @@ void SimulatedNodes::Release(const std::string& node, const std::string& uid) {
   std::erase_if(found->second.slots, [&](const auto& entry) { return entry.second == uid; });
 }
 
-bool SimulatedNodes::IsImageMissing(const PodFacts& pod) const {
+bool SimulatedNodes::IsImageMissing(const SimulatedPod& pod) const {
   return std::any_of(pod.containers.begin(), pod.containers.end(), [&](const auto& container) {
     return std::any_of(options_.missing_images.begin(), options_.missing_images.end(),
                        [&](const std::string& part) {
@@ -207,14 +207,14 @@ bool SimulatedNodes::IsImageMissing(const PodFacts& pod) const {
   });
 }
 
-PodPlace SimulatedNodes::Place(const client::CachedObject& object, const PodFacts& pod) {
+PodPlace SimulatedNodes::Place(const client::CachedObject& object, const SimulatedPod& pod) {
   PodPlace out;
   out.image_missing = IsImageMissing(pod);
   MutexLock lock(mutex_);
   Node& node = by_name_[pod.node];
   out.host_ip = NodeIp(node.index);
   const bool admitted = pod.phase == "Running" || pod.start_time.has_value();
-  for (const ContainerFacts& container : pod.containers) {
+  for (const SimulatedContainer& container : pod.containers) {
     for (const std::string& port : container.host_ports) {
       const auto [found, added] = node.ports.try_emplace(port, object.uid);
       if (!added && found->second != object.uid) {
@@ -251,7 +251,7 @@ Result<Outcome> SimulatedNodes::ReconcilePod(const kube::ObjectKey& key) {
   if (!object) {
     return Outcome::Done();
   }
-  const auto& pod = object->As<PodFacts>();
+  const auto& pod = object->As<SimulatedPod>();
   if (object->deleting()) {
     return FinishDeletion(*object, pod);
   }
@@ -280,7 +280,7 @@ Result<Outcome> SimulatedNodes::ReconcilePod(const kube::ObjectKey& key) {
 }
 
 Result<Outcome> SimulatedNodes::FinishDeletion(const client::CachedObject& object,
-                                               const PodFacts& pod) {
+                                               const SimulatedPod& pod) {
   // Whoever holds a finalizer (a Job counting its pods) must see how the pod ended.
   if (object.finalizers.size() > 0 && !pod.Finished()) {
     Json patch = StoppedStatus(pod, clock_.Now());

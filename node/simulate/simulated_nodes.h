@@ -42,11 +42,11 @@ class SimulatedNodes {
 
   Result<client::Outcome> ReconcileNode(const kube::ObjectKey& key);
   Result<client::Outcome> ReconcilePod(const kube::ObjectKey& key);
-  Result<client::Outcome> FinishDeletion(const client::CachedObject& object, const PodFacts& pod);
+  Result<client::Outcome> FinishDeletion(const client::CachedObject& object, const SimulatedPod& pod);
   void OnPod(const client::ObjectPtr& before, const client::ObjectPtr& after);
-  PodPlace Place(const client::CachedObject& object, const PodFacts& pod);
+  PodPlace Place(const client::CachedObject& object, const SimulatedPod& pod);
   void Release(const std::string& node, const std::string& uid);
-  bool IsImageMissing(const PodFacts& pod) const;
+  bool IsImageMissing(const SimulatedPod& pod) const;
   void RunLeases();
   void RenewLease(const std::string& name, const std::string& uid);
 
