@@ -9,13 +9,15 @@
 #include "apiserver/auth/pki.h"
 #include "base/log.h"
 #include "server/control_plane.h"
-#include "server/start_memory.h"
+#include "server/idle_memory.h"
 
 namespace sublet::server {
 namespace {
 
 constexpr int kUsage = 2;
+// The parts behind the API make their first objects within this time.
 constexpr int kSettleSeconds = 3;
+constexpr int kIdleCheckSeconds = 30;
 
 int Refuse(const std::string& message) {
   std::fprintf(stderr, "sublet serve: %s\n", message.c_str());
@@ -150,6 +152,18 @@ int ReadConfig(const std::string& path, config::TenantConfig* config) {
   return 0;
 }
 
+// Waits for a signal; what only the start or a busy time needed is given back meanwhile.
+int WaitForSignal(const sigset_t& signals) {
+  IdleMemory idle;
+  for (timespec wait{.tv_sec = kSettleSeconds, .tv_nsec = 0};; wait.tv_sec = kIdleCheckSeconds) {
+    const int signal_number = sigtimedwait(&signals, nullptr, &wait);
+    if (signal_number > 0) {
+      return signal_number;
+    }
+    idle.Check();
+  }
+}
+
 }  // namespace
 
 int RunServe(int argc, char** argv) {
@@ -191,13 +205,7 @@ int RunServe(int argc, char** argv) {
               options.kubeconfig_path.empty() ? "" : ", kubeconfig ",
               options.kubeconfig_path.c_str());
   std::fflush(stdout);
-  // The parts behind the API are still making their first objects.
-  const timespec settled{.tv_sec = kSettleSeconds, .tv_nsec = 0};
-  int signal_number = sigtimedwait(&signals, nullptr, &settled);
-  if (signal_number < 0) {
-    GiveBackStartMemory();
-    sigwait(&signals, &signal_number);
-  }
+  const int signal_number = WaitForSignal(signals);
   log::Info("stopping", {{"signal", signal_number}});
   (*opened)->Stop();
   return 0;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -14,6 +15,7 @@
 #include "client/client.h"
 #include "client/kubeconfig.h"
 #include "server/control_plane.h"
+#include "server/idle_memory.h"
 
 namespace sublet::server {
 namespace {
@@ -457,6 +459,17 @@ TEST_F(ServerTest, ARestartKeepsEverythingAndASecondProcessIsRefused) {
   Open();
   EXPECT_EQ(Pki("ca.crt"), authority);
   EXPECT_EQ(Json::parse(Admin("GET", "/api/v1/namespaces/default").body)["metadata"]["uid"], uid);
+}
+
+TEST(IdleMemory, ComesBackOnceAfterTheStartAndOnceAfterEachBusyTime) {
+  IdleMemory idle;
+  EXPECT_TRUE(idle.Check()) << "after the start";
+  EXPECT_FALSE(idle.Check()) << "nothing happened since";
+  for (const std::clock_t begin = std::clock(); std::clock() - begin < CLOCKS_PER_SEC / 4;) {
+  }
+  EXPECT_FALSE(idle.Check()) << "busy until now";
+  EXPECT_TRUE(idle.Check()) << "idle again";
+  EXPECT_FALSE(idle.Check());
 }
 
 }  // namespace

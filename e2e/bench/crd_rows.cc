@@ -67,7 +67,8 @@ std::string Put(Fleet& fleet, kube::Json definition) {
   std::string answer;
   int code = fleet.Ask(0, {.method = "POST", .path = kDefinitions, .body = kube::Dump(definition)},
                        &answer);
-  if (code == 409) {
+  // The server writes the status of a fresh definition, so an update may lose against it.
+  for (int attempt = 0; code == 409 && attempt < 50; ++attempt) {
     const std::string path = std::string(kDefinitions) + "/" + name;
     std::string current;
     fleet.Ask(0, {.path = path}, &current);

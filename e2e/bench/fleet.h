@@ -60,6 +60,7 @@ class Fleet {
   struct Line;
   void Watch(Line& line, bool writable);
   void Handle(Line& line);
+  void AwaitReady(const Line& line);
 
   const Target target_;
   TlsContextPtr context_;

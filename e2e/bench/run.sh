@@ -4,5 +4,9 @@
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 export SUBLET_RELEASE_BIN=${SUBLET_BIN:?path of the sublet executable}
-export SUBLET_API_LOAD=${SUBLET_API_LOAD:-$here/../../build/dev/e2e/api_load}
+if [ -z "${SUBLET_API_LOAD:-}" ]; then
+  # The newest of the builds that are there.
+  SUBLET_API_LOAD=$(ls -t "$here"/../../build/{release,dev}/e2e/api_load 2>/dev/null | head -n 1)
+  export SUBLET_API_LOAD
+fi
 exec "$here/api.sh" --quick

@@ -1,14 +1,27 @@
-#include "server/start_memory.h"
+#include "server/idle_memory.h"
 
 #include <link.h>
 #include <malloc.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdint>
 
 namespace sublet::server {
 namespace {
+
+// Less than this between two calls is idle: informers and leases of a quiet cluster cost less.
+constexpr double kIdleSeconds = 0.1;
+// Less than this since memory was given back has not touched much.
+constexpr double kWorthSeconds = 0.05;
+
+double ProcessorSeconds() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+         static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+}
 
 // Called for the executable first; the libraries behind it are shared with other processes.
 int DropFilePages(dl_phdr_info* info, std::size_t, void*) {
@@ -31,9 +44,18 @@ int DropFilePages(dl_phdr_info* info, std::size_t, void*) {
 
 }  // namespace
 
-void GiveBackStartMemory() {
+bool IdleMemory::Check() {
+  const double used = ProcessorSeconds();
+  const bool idle = used - used_before_ < kIdleSeconds;
+  used_before_ = used;
+  if (given_ && (!idle || used - used_given_ < kWorthSeconds)) {
+    return false;
+  }
   ::malloc_trim(0);
   ::dl_iterate_phdr(DropFilePages, nullptr);
+  given_ = true;
+  used_given_ = used_before_ = ProcessorSeconds();
+  return true;
 }
 
 }  // namespace sublet::server
