@@ -63,6 +63,19 @@ TEST(Arbiter, KernelLengthDoesNotChangeTheShares) {
   ExpectShares(large_and_small, {25, 75});
 }
 
+// launch, synchronize, launch: nothing is queued ahead, as in inference.
+TEST(Arbiter, SynchronousLoopsShareToo) {
+  LeaseModel model({Busy(1, 2'000'000), Busy(3, 2'000'000)});
+  for (LeaseModel::Slice& slice : model.slices()) {
+    slice.queue_depth = 1;
+  }
+  model.RunTo(kSecond);
+  const auto got = model.RunTo(11 * kSecond);
+  const double sum = static_cast<double>(got[0] + got[1]);
+  EXPECT_NEAR(100 * static_cast<double>(got[0]) / sum, 25, 1.0);
+  EXPECT_GE(sum, 0.97 * 10 * kSecond) << "conservation";
+}
+
 TEST(Arbiter, AKernelLongerThanItsTurnIsDebt) {
   LeaseModel model({Busy(1, 60'000'000), Busy(1, 1'000'000)});
   model.RunTo(kSecond);
