@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -55,6 +56,17 @@ Result<void> Gpud::Impl::Lock() {
   return Ok();
 }
 
+bool HasSimulatedDevices(const std::string& path, int count) {
+  int fd = -1;
+  simulator::State* state = simulator::MapState(path.c_str(), &fd);
+  const bool has = state != nullptr && state->device_count == static_cast<std::uint32_t>(count);
+  if (state != nullptr) {
+    munmap(state, sizeof *state);
+    close(fd);
+  }
+  return has;
+}
+
 // Folders, the containers' files, and the simulated machine.
 Result<InstalledFiles> Gpud::Impl::Prepare() {
   std::error_code error;
@@ -74,7 +86,10 @@ Result<InstalledFiles> Gpud::Impl::Prepare() {
     // The driver's own part and a context are a small piece of small simulated devices too.
     create.reserved_bytes = std::min(create.reserved_bytes, create.memory_bytes / 64);
     create.context_bytes = std::min(create.context_bytes, create.memory_bytes / 64);
-    if (const int failed = simulator::CreateState(create); failed != 0) {
+    // A restarted gpud must not change the machine under running programs, whatever it is told now.
+    if (HasSimulatedDevices(path, options.simulated.count)) {
+      log::Info("simulated GPUs kept as they are", {{"path", path}});
+    } else if (const int failed = simulator::CreateState(create); failed != 0) {
       return InternalError("cannot make the simulated GPUs: " + std::string(std::strerror(failed)));
     }
     setenv("SUBLET_SIMULATOR", path.c_str(), 1);

@@ -66,7 +66,7 @@ std::string FormatMetrics(const EngineStatus& status, const DriverInventory& inv
   each("sublet_gpu_memory_context_bytes", "gauge", "Charged for contexts.",
        [](S, D d) { return d.class_bytes[static_cast<int>(Charge::kContext)]; });
   each("sublet_gpu_oom_refusals_total", "counter", "Allocations refused at the cap.", [](S, D d) { return d.refusals; });
-  each("sublet_gpu_busy_seconds_total", "counter", "Device time charged to the slice while it was contended.",
+  each("sublet_gpu_busy_seconds_total", "counter", "Device time: measured turns, and the driver's samples while the slice was alone.",
        [](S, D d) { return static_cast<double>(d.busy) / 1e9; });
   each("sublet_gpu_wait_seconds_total", "counter", "Time threads waited at the launch gate.",
        [](S, D d) { return static_cast<double>(d.wait) / 1e9; });

@@ -681,6 +681,15 @@ TEST(Gpud, StartsGrantsAnswersAndRefusesASecondOne) {
     EXPECT_FALSE(AdminGet(gpud.AdminSocket(), "/nothing").ok());
   }
   EXPECT_FALSE(AdminGet(folder + "/run/admin.sock", "/healthz").ok());
+  // A restart with other amounts keeps the simulated machine: programs run on it.
+  {
+    options.simulated.memory_bytes = 4096 * kMebibyte;
+    Gpud again(options);
+    ASSERT_TRUE(again.Start().ok());
+    const auto inventory = again.engine().Inventory();
+    ASSERT_TRUE(inventory.ok());
+    EXPECT_EQ(inventory->devices.at(0).total_bytes, 8192 * kMebibyte);
+  }
   std::error_code ignored;
   std::filesystem::remove_all(folder, ignored);
 }
