@@ -19,6 +19,15 @@ class Crud : public ApiFixture {
   }
 };
 
+TEST_F(Crud, ABodyMayNameItsNamespaceHoweverLong) {
+  const std::string name = "a-namespace-beyond-sixteen-characters";
+  MakeNamespace(name);
+  Json map = Map("a", "1");
+  map["metadata"]["namespace"] = name;
+  EXPECT_EQ(Post("/api/v1/namespaces/" + name + "/configmaps", map).code, 201);
+  EXPECT_EQ(Post(kMaps, map).code, 400);
+}
+
 TEST_F(Crud, CreateAnswersTheStoredObjectWithSystemFields) {
   const auto answer = Post(kMaps, Map("a", "1"));
   ASSERT_EQ(answer.code, 201) << answer.body;

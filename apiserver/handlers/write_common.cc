@@ -20,8 +20,11 @@ kube::Json& MetadataOf(kube::Json& object) {
 Result<void> EnsureNamespace(const Call& call, kube::Json& object) {
   auto& metadata = MetadataOf(object);
   const auto it = metadata.find("namespace");
-  const std::string_view given =
-      it != metadata.end() && it->is_string() ? it->get_ref<const std::string&>() : "";
+  // Not one conditional expression: "" would make it a temporary string.
+  std::string_view given;
+  if (it != metadata.end() && it->is_string()) {
+    given = it->get_ref<const std::string&>();
+  }
   if (!call.resource->namespaced()) {
     if (it != metadata.end()) {
       metadata.erase(it);
