@@ -42,8 +42,9 @@ View Look(Type type, const Json* value) {
       case ValueKind::kList:
         return {Shape::kList,
                 !type.Has(schema::kListMap) && !type.Has(schema::kListSet), type};
-      case ValueKind::kAny:
       case ValueKind::kRawExtension:
+        return {Shape::kMap, true, type};
+      case ValueKind::kAny:
       case ValueKind::kJson:
       case ValueKind::kFieldsV1:
       case ValueKind::kSchemaOrArray:

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kube/yaml_strict.h"
+
 namespace sublet::kube {
 namespace {
 
@@ -125,8 +127,17 @@ TEST(Yaml, ScalarsFollowYaml11) {
   }
 }
 
+TEST(Yaml, KeysThatStandTwiceAreTold) {
+  std::vector<std::string> twice;
+  const auto parsed = ParseYamlStrict("a: 1\nb:\n  c: x\n  c: z\na: 2\n", {}, &twice);
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_EQ(Dump(*parsed), R"({"a":2,"b":{"c":"z"}})");
+  EXPECT_EQ(twice, (std::vector<std::string>{"line 4: key \"c\" already set in map",
+                                             "line 5: key \"a\" already set in map"}));
+}
+
 TEST(Yaml, BadDocumentsAreRefusedWithTheirPlace) {
-  for (const char* text : {"a: [", "a: b: c", "\tx: 1", "? {a: b}\n: c", "a: *unknown"}) {
+  for (const char* text : {"a: [", "x: 1\na: b: c", "x: 1\n\ty: 1", "? {a: b}\n: c", "a: *unknown"}) {
     const auto parsed = ParseYaml(text);
     ASSERT_FALSE(parsed.ok()) << text;
     EXPECT_EQ(parsed.error().reason(), Reason::kBadRequest);

@@ -121,8 +121,19 @@ TEST_F(WritePath, CreateFillsMetadata) {
   EXPECT_EQ(NamespaceOf(object), "n");
   EXPECT_EQ(UidOf(object).size(), 36u);
   EXPECT_EQ(FindString(object, {"metadata", "creationTimestamp"}), "2026-01-01T00:00:00Z");
-  EXPECT_EQ(Find(object, {"metadata", "generation"}), nullptr);
+  // A kind that does not count generations keeps what it was sent.
+  EXPECT_EQ(FindInt(object, {"metadata", "generation"}), 7);
   EXPECT_FALSE(IsDeleting(object));
+}
+
+TEST_F(WritePath, FinalizersOfBuiltInKindsAreStandardOrQualified) {
+  Json object = Json::parse(R"({"apiVersion":"v1","kind":"ConfigMap",
+      "metadata":{"name":"a","finalizers":["plain","orphan","example.com/x"]}})");
+  const auto refused = BeforeCreate(*config_map_, context_, &object, &warnings_);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().message(),
+            "ConfigMap \"a\" is invalid: metadata.finalizers[0]: Invalid value: \"plain\": name is "
+            "neither a standard finalizer name nor is it fully qualified");
 }
 
 TEST_F(WritePath, CreateErrorsAreKubernetes) {

@@ -12,12 +12,14 @@
 
 #include "kube/json.h"
 #include "kube/yaml_scalar.h"
+#include "kube/yaml_strict.h"
 
 namespace sublet::kube {
 namespace {
 
 // Aliases may multiply nodes; more than this in one document is an attack, not a manifest.
 constexpr std::size_t kAliasNodesMax = 200'000;
+constexpr std::size_t kDuplicatesMax = 10;
 
 // Thrown inside yaml-cpp's parser and caught in this file: the only way out of its callbacks.
 struct BuildError {
@@ -70,6 +72,7 @@ class Builder final : public YAML::EventHandler {
   void OnMapEnd() override { Close(); }
 
   bool used() const { return used_; }
+  std::vector<std::string> TakeDuplicates() { return std::move(duplicates_); }
   Json Take() { return std::move(root_); }
 
  private:
@@ -78,6 +81,7 @@ class Builder final : public YAML::EventHandler {
     YAML::anchor_t anchor = 0;
     bool has_key = false;
     std::string key;
+    int key_line = 0;
     std::vector<Json> merges;  // values of "<<"
   };
 
@@ -129,6 +133,7 @@ class Builder final : public YAML::EventHandler {
       }
       stack_.back().has_key = true;
       stack_.back().key = YamlKeyText(value, text);
+      stack_.back().key_line = mark.line + 1;
       return;
     }
     Put(std::move(value));
@@ -149,6 +154,10 @@ class Builder final : public YAML::EventHandler {
       top.merges.push_back(std::move(value));
       return;
     }
+    if (top.value.contains(top.key) && duplicates_.size() < kDuplicatesMax) {
+      duplicates_.push_back("line " + std::to_string(top.key_line) + ": key \"" + top.key +
+                            "\" already set in map");
+    }
     top.value[top.key] = std::move(value);
   }
 
@@ -156,6 +165,7 @@ class Builder final : public YAML::EventHandler {
   Json root_;
   bool used_ = false;
   std::size_t alias_nodes_ = 0;
+  std::vector<std::string> duplicates_;
   std::vector<Frame> stack_;
   std::map<YAML::anchor_t, Json> anchors_;
 };
@@ -167,7 +177,8 @@ bool LooksLikeJson(std::string_view text) {
 
 // Reads up to `documents_max` documents that hold something.
 Result<std::vector<Json>> ParseDocuments(std::string_view text, const JsonLimits& limits,
-                                         std::size_t documents_max) {
+                                         std::size_t documents_max,
+                                         std::vector<std::string>* duplicates = nullptr) {
   if (text.size() > limits.bytes_max) {
     return Status(Reason::kRequestEntityTooLarge,
                   "Request entity too large: limit is " + std::to_string(limits.bytes_max));
@@ -181,6 +192,9 @@ Result<std::vector<Json>> ParseDocuments(std::string_view text, const JsonLimits
       if (!parser.HandleNextDocument(builder)) {
         break;
       }
+      if (duplicates != nullptr) {
+        *duplicates = builder.TakeDuplicates();
+      }
       Json document = builder.Take();
       if (!document.is_null() || documents_max == 1) {
         documents.push_back(std::move(document));
@@ -189,8 +203,14 @@ Result<std::vector<Json>> ParseDocuments(std::string_view text, const JsonLimits
   } catch (const BuildError& error) {
     return BadRequest("error converting YAML to JSON: yaml: " + error.message);
   } catch (const YAML::Exception& error) {
-    return BadRequest("error converting YAML to JSON: yaml: line " +
-                      std::to_string(error.mark.line + 1) + ", column " +
+    // In the words of the parser that clients know, where there is a word for it.
+    const std::string line = "line " + std::to_string(error.mark.line + 1);
+    if (error.msg == "illegal map value") {
+      return BadRequest("error converting YAML to JSON: yaml: " +
+                        (error.mark.line > 0 ? line + ": " : std::string()) +
+                        "mapping values are not allowed in this context");
+    }
+    return BadRequest("error converting YAML to JSON: yaml: " + line + ", column " +
                       std::to_string(error.mark.column + 1) + ": " + error.msg);
   } catch (const std::exception& error) {  // yaml-cpp lets a few standard ones through
     return BadRequest(std::string("error converting YAML to JSON: yaml: ") + error.what());
@@ -255,6 +275,12 @@ Result<Json> ParseYaml(std::string_view text, const JsonLimits& limits) {
     }
   }
   SUBLET_TRY(std::vector<Json> documents, ParseDocuments(text, limits, 1));
+  return documents.empty() ? Json(nullptr) : std::move(documents.front());
+}
+
+Result<Json> ParseYamlStrict(std::string_view text, const JsonLimits& limits,
+                             std::vector<std::string>* duplicates) {
+  SUBLET_TRY(std::vector<Json> documents, ParseDocuments(text, limits, 1, duplicates));
   return documents.empty() ? Json(nullptr) : std::move(documents.front());
 }
 

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "kube/timestamp.h"
+
 namespace sublet::kube {
 namespace {
 
@@ -242,7 +244,8 @@ std::string FormatYamlString(const std::string& text, int indent) {
   if (printable && text.find('\n') == std::string::npos && text.find('\t') == std::string::npos &&
       text.find('\'') == std::string::npos) {
     const Json plain = ResolvePlain(text);
-    const bool resolves = !plain.is_string() || text.empty();
+    // A time would come back as one from a reader that knows YAML's timestamps.
+    const bool resolves = !plain.is_string() || text.empty() || ParseTime(text).ok();
     return resolves ? "\"" + text + "\"" : "'" + text + "'";
   }
   std::string out;

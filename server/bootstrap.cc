@@ -3,9 +3,11 @@
 #include <nlohmann/json.hpp>
 
 #include "apiserver/auth/default_policy.h"
+#include "apiserver/registry/kind_ops.h"
 #include "apiserver/registry/object_codec.h"
 #include "base/check.h"
 #include "base/random.h"
+#include "kube/object.h"
 #include "kube/timestamp.h"
 
 namespace sublet::server {
@@ -25,6 +27,47 @@ storage::Op PutOf(const apiserver::StoredType& type, const kube::Json& object, s
   return op;
 }
 
+// metadata.managedFields of a first object, as Kubernetes has them: what the server fills in by itself
+// belongs to nobody, and a status is applied by the loop that looks after it.
+void TrackFirst(const apiserver::Resource& resource, WallTime now, kube::Json& object) {
+  const std::string kind(kube::FindString(object, {"kind"}));
+  kube::Json tracked = object;
+  kube::EraseMember(&tracked, "status");
+  kube::Json* spec = kube::Find(tracked, {"spec"});
+  if (kind == "Namespace") {
+    kube::EraseMember(&tracked, "spec");
+  } else if (kind == "Service" && spec != nullptr) {
+    kube::EraseMember(spec, "clusterIPs");
+    kube::EraseMember(spec, "ipFamilies");
+  } else if (kind == "ClusterRole" && kube::Find(tracked, {"aggregationRule"}) != nullptr) {
+    kube::EraseMember(&tracked, "rules");
+  }
+  const bool flow = kind == "FlowSchema" || kind == "PriorityLevelConfiguration";
+  const std::string manager =
+      flow ? "api-priority-and-fairness-config-producer-v1" : "kube-apiserver";
+  apiserver::TrackUpdate(resource, tracked, nullptr, manager, "", now);
+  if (kind == "FlowSchema" || kind == "ServiceCIDR") {
+    kube::Json applied = {{"apiVersion", object["apiVersion"]},
+                                {"kind", kind},
+                                {"metadata", {{"name", object["metadata"]["name"]}}},
+                                {"status", object["status"]}};
+    for (kube::Json& condition : applied["status"]["conditions"]) {
+      if (kube::FindString(condition, {"reason"}).empty()) {
+        kube::EraseMember(&condition, "reason");
+      }
+    }
+    auto merged = apiserver::ApplyConfig(
+        resource, applied, &tracked,
+        flow ? "api-priority-and-fairness-config-consumer-v1" : "kubernetes-service-cidr-controller",
+        true, "status", now);
+    SUBLET_CHECK(merged.ok());
+    tracked = std::move(*merged);
+  }
+  if (const kube::Json* fields = kube::Find(tracked, {"metadata", "managedFields"})) {
+    object["metadata"]["managedFields"] = *fields;
+  }
+}
+
 }  // namespace
 
 Result<void> Bootstrap(storage::Store& store, const apiserver::Catalog& catalog, WallTime now,
@@ -42,8 +85,14 @@ Result<void> Bootstrap(storage::Store& store, const apiserver::Catalog& catalog,
     const auto stored = store.Get(key);
     if (!stored) {
       kube::Json object = wanted;
+      if (kube::Json* conditions = kube::Find(object, {"status", "conditions"})) {
+        for (kube::Json& condition : *conditions) {
+          condition["lastTransitionTime"] = created;
+        }
+      }
       object["metadata"]["uid"] = RandomUuid();
       object["metadata"]["creationTimestamp"] = created;
+      TrackFirst(*resource, now, object);
       ops.push_back(PutOf(*resource->type, object, std::move(key), 0));
     } else if (api_version.starts_with(kRbacGroup)) {
       const auto changed =

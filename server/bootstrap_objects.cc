@@ -195,6 +195,77 @@ Json KubernetesService(const BootstrapFacts& facts) {
   return object;
 }
 
+Json Ready(const char* type, const char* reason, const char* message) {
+  Json condition = {{"type", type}, {"status", "True"}, {"reason", reason}, {"message", message}};
+  return {{"conditions", Json::array({std::move(condition)})}};
+}
+
+// The range of Service addresses, and the first of them.
+void AddServiceRange(const BootstrapFacts& facts, std::vector<Json>& out) {
+  if (facts.service_ip != "10.96.0.1") {
+    return;  // a range of somebody else's
+  }
+  Json range = Object("networking.k8s.io/v1", "ServiceCIDR", "kubernetes");
+  range["spec"] = {{"cidrs", {"10.96.0.0/12"}}};
+  range["status"] = Ready("Ready", "", "Kubernetes default Service CIDR is ready");
+  out.push_back(std::move(range));
+  Json address = Object("networking.k8s.io/v1", "IPAddress", facts.service_ip);
+  address["metadata"]["labels"] = {{"ipaddress.kubernetes.io/ip-family", "IPv4"},
+                                   {"ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io"}};
+  address["spec"] = {{"parentRef",
+                      {{"resource", "services"}, {"namespace", "default"}, {"name", "kubernetes"}}}};
+  out.push_back(std::move(address));
+}
+
+// The groups that this server serves itself. Source: k8s.io/kubernetes
+// pkg/controlplane/apiserver/aggregator.go (the numbers).
+struct LocalGroup {
+  const char* group;
+  const char* version;
+  int group_priority;
+  int version_priority;
+};
+constexpr LocalGroup kLocalGroups[] = {
+    {"", "v1", 18000, 1},
+    {"apps", "v1", 17800, 15},
+    {"events.k8s.io", "v1", 17750, 15},
+    {"authentication.k8s.io", "v1", 17700, 15},
+    {"authorization.k8s.io", "v1", 17600, 15},
+    {"autoscaling", "v1", 17500, 15},
+    {"autoscaling", "v2", 17500, 30},
+    {"batch", "v1", 17400, 15},
+    {"certificates.k8s.io", "v1", 17300, 15},
+    {"networking.k8s.io", "v1", 17200, 15},
+    {"policy", "v1", 17100, 15},
+    {"rbac.authorization.k8s.io", "v1", 17000, 15},
+    {"storage.k8s.io", "v1", 16800, 15},
+    {"admissionregistration.k8s.io", "v1", 16700, 15},
+    {"apiextensions.k8s.io", "v1", 16700, 15},
+    {"scheduling.k8s.io", "v1", 16600, 15},
+    {"coordination.k8s.io", "v1", 16500, 15},
+    {"node.k8s.io", "v1", 16300, 15},
+    {"discovery.k8s.io", "v1", 16200, 15},
+    {"resource.k8s.io", "v1", 16200, 21},
+    {"flowcontrol.apiserver.k8s.io", "v1", 16100, 21},
+};
+
+void AddApiServices(std::vector<Json>& out) {
+  for (const LocalGroup& local : kLocalGroups) {
+    const std::string group = local.group;
+    Json object = Object("apiregistration.k8s.io/v1", "APIService",
+                         std::string(local.version) + "." + group);
+    object["metadata"]["labels"] = {{"kube-aggregator.kubernetes.io/automanaged", "onstart"}};
+    object["spec"] = {{"version", local.version},
+                      {"groupPriorityMinimum", local.group_priority},
+                      {"versionPriority", local.version_priority}};
+    if (!group.empty()) {
+      object["spec"]["group"] = group;
+    }
+    object["status"] = Ready("Available", "Local", "Local APIServices are always available");
+    out.push_back(std::move(object));
+  }
+}
+
 Json AuthenticationConfig(const BootstrapFacts& facts) {
   Json object = Object("v1", "ConfigMap", "extension-apiserver-authentication", "kube-system");
   object["data"] = {{"client-ca-file", facts.authority_certificate}};
@@ -221,6 +292,8 @@ std::vector<Json> BootstrapObjects(const BootstrapFacts& facts) {
   AddSchemas(objects);
   objects.push_back(AuthenticationConfig(facts));
   objects.push_back(KubernetesService(facts));
+  AddServiceRange(facts, objects);
+  AddApiServices(objects);
   if (facts.local_volumes) {
     objects.push_back(NodeNetworkRole());
     objects.push_back(NodeNetworkBinding());

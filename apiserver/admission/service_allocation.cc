@@ -10,6 +10,7 @@
 
 #include "apiserver/admission/registry.h"
 #include "apiserver/registry/builtin.h"
+#include "apiserver/registry/kind_ops.h"
 #include "base/random.h"
 #include "kube/field_error.h"
 #include "kube/object.h"
@@ -216,7 +217,10 @@ class Allocation {
     const Json* families = kube::Find(spec, {"ipFamilies"});
     for (std::size_t i = 0; families != nullptr && families->is_array() && i < families->size();
          ++i) {
-      if ((*families)[i] != Json("IPv4") && !IsHeadless(service)) {
+      if ((*families)[i] != Json("IPv4") && (*families)[i] != Json("IPv6")) {
+        errors.NotSupported("spec.ipFamilies[" + std::to_string(i) + "]", (*families)[i],
+                            {"IPv4", "IPv6"});
+      } else if ((*families)[i] != Json("IPv4") && !IsHeadless(service)) {
         errors.Invalid("spec.ipFamilies[" + std::to_string(i) + "]", (*families)[i],
                        "not configured on this cluster");
       }
@@ -264,7 +268,16 @@ class Allocation {
         ip = (*list)[0].get<std::string>();
       }
     }
-    if (ip.empty()) {
+    const Json* given = kube::Find(spec, {"clusterIPs"});
+    if (request_.old_object == nullptr && !ip.empty() && given != nullptr && given->is_array() && !given->empty() &&
+        given->front() != Json(ip)) {
+      FieldErrors errors;
+      errors.Invalid(std::string("spec.clusterIPs"), *given, "first value must match `clusterIP`");
+      return InvalidService(request_, std::move(errors));
+    }
+    if (ip.empty() && request_.dry_run) {
+      ip = IpText(kRangeStart);  // a stand-in, as upstream's: nothing is taken
+    } else if (ip.empty()) {
       Json named = service;
       kube::EnsureObject(&named, "metadata")["namespace"] = request_.namespace_name;
       SUBLET_TRY(ip, addresses_.Allocate(named, request_.deadline));
@@ -303,7 +316,7 @@ class Allocation {
 
   void TakeAddress(const std::string& ip) {
     const std::string now = kube::FormatTime(environment_.clock->Now());
-    const Json object = {
+    Json object = {
         {"apiVersion", "networking.k8s.io/v1"},
         {"kind", "IPAddress"},
         {"metadata",
@@ -315,10 +328,12 @@ class Allocation {
             {"ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io"}}}}},
         {"spec",
          {{"parentRef",
-           {{"group", ""},
-            {"resource", "services"},
+           {{"resource", "services"},
             {"namespace", request_.namespace_name},
             {"name", request_.name}}}}}};
+    const CatalogPtr catalog = environment_.catalog->Get();
+    TrackUpdate(*catalog->FindAnyVersion("networking.k8s.io", "ipaddresses"), object, nullptr,
+                "kube-apiserver", "", environment_.clock->Now());
     storage::Op op = CreateOp(environment_, "networking.k8s.io", "ipaddresses", object);
     request_.companions->push_back(std::move(op));
   }
@@ -375,6 +390,12 @@ class Allocation {
   Result<void> OnePort(Json& port, const std::string& path, const std::set<int>& held,
                        std::set<int>& used, FieldErrors& errors) {
     const auto wanted = static_cast<int>(kube::FindInt(port, {"nodePort"}));
+    if (wanted == 0 && request_.dry_run) {
+      const int stand_in = used.empty() ? kPortMax + 2 : *used.rbegin() + 1;
+      port["nodePort"] = stand_in;
+      used.insert(stand_in);
+      return Ok();
+    }
     if (wanted == 0) {
       const int chosen = FreeNodePort(used);
       if (chosen == 0) {
@@ -384,10 +405,8 @@ class Allocation {
       TakePort(chosen, used);
       return Ok();
     }
-    if (request_.dry_run) {
-      return Ok();  // upstream's dry runs ask no allocator
-    }
-    if (wanted < kPortMin || wanted > kPortMax) {
+    // Upstream's dry runs know what is taken, not where the range ends.
+    if (!request_.dry_run && (wanted < kPortMin || wanted > kPortMax)) {
       errors.Invalid(path, Json(wanted),
                      "provided port is not in the valid range. The range of valid ports is "
                      "30000-32767");

@@ -509,7 +509,7 @@ TEST_F(RbacTest, ImpersonationNeedsTheRightForEachPart) {
             403);
   EXPECT_EQ(run({{"impersonate-user", "jane"}, {"impersonate-extra-other", "x"}}).error().code(),
             403);
-  EXPECT_EQ(run({{"impersonate-group", "devs"}}).error().code(), 500);
+  EXPECT_EQ(run({{"impersonate-group", "devs"}}).error().code(), 400);
 }
 
 TEST_F(RbacTest, ReviewsAnswerWhatTheAuthorizerWould) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apiserver/auth/authenticator.h"
+#include "kube/field_error.h"
 
 namespace sublet::apiserver {
 namespace {
@@ -84,7 +85,15 @@ Result<void> Impersonate(Request& request, const Authorizer& authorizer) {
     return {};
   }
   if (!wanted.has_user) {
-    return InternalError("requested impersonation of groups, a uid or extra values without a user");
+    // Groups, a uid or extra values alone make nobody.
+    std::string groups;
+    for (const auto& group : wanted.user.groups) {
+      groups += (groups.empty() ? "" : ", ") + kube::GoQuote(group);
+    }
+    return BadRequest("requested &user.DefaultInfo{Name:\"\", UID:" + kube::GoQuote(wanted.user.uid) +
+                      ", Groups:[]string" + (groups.empty() ? "(nil)" : "{" + groups + "}") +
+                      ", Extra:map[string][]string" + (wanted.user.extra.empty() ? "(nil)" : "{...}") +
+                      "} without impersonating a user name");
   }
   const User& caller = request.user;
   std::string_view namespace_name;

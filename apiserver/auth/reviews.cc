@@ -79,7 +79,6 @@ kube::Json& SpecOf(kube::Json& review) {
   if (!spec.is_object()) {
     spec = kube::Json::object();
   }
-  review["metadata"]["creationTimestamp"] = nullptr;
   return spec;
 }
 
@@ -129,7 +128,7 @@ Result<kube::Json> AccessReviews::SelfSubjectAccess(kube::Json review, const Use
   kube::FieldErrors errors;
   CheckAttributes(SpecOf(review), errors);
   if (!errors.empty()) {
-    return Invalid(kGroup, "SelfSubjectAccessReview", "", errors.Take());
+    return Invalid(kGroup, "", "", errors.Take());
   }
   return Answer(std::move(review), user);
 }
@@ -143,7 +142,7 @@ Result<kube::Json> AccessReviews::SubjectAccess(kube::Json review) const {
     errors.Invalid(std::string("spec.user"), "", "at least one of user or group must be specified");
   }
   if (!errors.empty()) {
-    return Invalid(kGroup, "SubjectAccessReview", "", errors.Take());
+    return Invalid(kGroup, "", "", errors.Take());
   }
   return Answer(std::move(review), user);
 }
@@ -166,7 +165,7 @@ Result<kube::Json> AccessReviews::LocalSubjectAccess(kube::Json review,
                    "must match metadata.namespace");
   }
   if (!errors.empty()) {
-    return Invalid(kGroup, "LocalSubjectAccessReview", "", errors.Take());
+    return Invalid(kGroup, "", "", errors.Take());
   }
   review["metadata"]["namespace"] = namespace_name;
   return Answer(std::move(review), user);
@@ -188,6 +187,9 @@ Result<kube::Json> AccessReviews::SelfSubjectRules(kube::Json review, const User
       other.push_back(RuleJson(rule, false));
     }
   }
+  // The question is not repeated.
+  review["metadata"] = kube::Json::object();
+  review["spec"] = kube::Json::object();
   review["status"] = {{"resourceRules", std::move(resource)},
                       {"nonResourceRules", std::move(other)},
                       {"incomplete", !rules.errors.empty()}};
@@ -219,7 +221,7 @@ Result<kube::Json> AccessReviews::Token(kube::Json review) const {
       status["audiences"] = matched;
     }
   } else {
-    status["error"] = "[invalid bearer token, " + user.error().message() + "]";
+    status["error"] = "invalid bearer token";
   }
   review["status"] = std::move(status);
   return review;

@@ -117,7 +117,7 @@ Result<kube::Json> ServiceAccountTokens::Request(std::string_view namespace_name
                    "may not specify a duration larger than 2^32 seconds");
   }
   if (!errors.empty()) {
-    return Invalid("authentication.k8s.io", "TokenRequest", name, errors.Take());
+    return Invalid("authentication.k8s.io", "TokenRequest", "", errors.Take());
   }
   kube::Json& spec = request["spec"];
   if (!spec.is_object()) {

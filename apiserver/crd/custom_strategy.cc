@@ -37,10 +37,34 @@ Json CellOf(std::string_view type, const Json& value, WallTime now) {
   return nullptr;
 }
 
-const Json* FindPath(const Json& object, const std::vector<std::string>& path) {
+std::string Joined(const std::vector<std::string>& path) {
+  std::string text;
+  for (const auto& name : path) {
+    text += "." + name;
+  }
+  return text;
+}
+
+// The Go type of a JSON value, as an accessor names it.
+std::string GoType(const Json& value) {
+  return value.is_string()    ? "string"
+         : value.is_boolean() ? "bool"
+         : value.is_array()   ? "[]interface {}"
+         : value.is_object()  ? "map[string]interface {}"
+         : value.is_null()    ? "<nil>"
+                              : "float64";
+}
+
+std::string GoText(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : kube::Dump(value);
+}
+
+// The value at `path`; what stands in the way of it is said in `wrong`.
+const Json* AccessPath(const Json& object, const std::vector<std::string>& path, std::string* wrong) {
   const Json* at = &object;
   for (const auto& name : path) {
     if (!at->is_object()) {
+      *wrong = GoText(*at) + " is of the type " + GoType(*at) + ", expected map[string]interface{}";
       return nullptr;
     }
     const auto it = at->find(name);
@@ -50,14 +74,6 @@ const Json* FindPath(const Json& object, const std::vector<std::string>& path) {
     at = &*it;
   }
   return at;
-}
-
-std::string Joined(const std::vector<std::string>& path) {
-  std::string text;
-  for (const auto& name : path) {
-    text += (text.empty() ? "" : ".") + name;
-  }
-  return text;
 }
 
 }  // namespace
@@ -85,12 +101,15 @@ void CustomStrategy::ValidateScale(const Json& object, kube::FieldErrors* errors
   }
   constexpr std::int64_t kReplicasMax = 2147483647;
   const auto check = [&](const std::vector<std::string>& path) {
-    const Json* value = path.empty() ? nullptr : FindPath(object, path);
-    if (value == nullptr) {
-      return;
+    std::string wrong;
+    const Json* value = path.empty() ? nullptr : AccessPath(object, path, &wrong);
+    if (value != nullptr && !value->is_number_integer()) {
+      wrong = GoText(*value) + " is of the type " + GoType(*value) + ", expected int64";
     }
-    if (!value->is_number_integer()) {
-      errors->Invalid(Joined(path), *value, "must be an integer");
+    if (!wrong.empty()) {
+      errors->Invalid(Joined(path), 0, Joined(path) + " accessor error: " + wrong);
+    }
+    if (value == nullptr || !wrong.empty()) {
       return;
     }
     const auto number = value->get<std::int64_t>();
@@ -148,7 +167,7 @@ void CustomStrategy::Warn(const Json& object, const Json* old,
 }
 
 std::vector<kube::Column> CustomStrategy::Columns() const {
-  std::vector<kube::Column> columns = {{"Name", "string", "name", "Name of the object", 0}};
+  std::vector<kube::Column> columns = {{"Name", "string", "name", "", 0}};
   for (const auto& column : data_.columns) {
     columns.push_back(column.column);
   }

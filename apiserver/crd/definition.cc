@@ -1,11 +1,14 @@
 #include "apiserver/crd/definition.h"
 
+#include <openssl/sha.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "apiserver/crd/custom_strategy.h"
 #include "apiserver/registry/builtin.h"
 #include "apiserver/registry/catalog.h"
+#include "kube/base64.h"
 #include "kube/object.h"
 #include "kube/schema/builder.h"
 
@@ -37,6 +40,14 @@ bool HasDefaults(const Json& schema) {
     return std::any_of(schema.begin(), schema.end(), HasDefaults);
   }
   return false;
+}
+
+// The first eight bytes of SHA-256 over "group/version/Kind", as discovery shows them.
+std::string StorageVersionHash(const kube::GroupVersionKind& kind) {
+  const std::string text = kind.group + "/" + kind.version + "/" + kind.kind;
+  unsigned char digest[SHA256_DIGEST_LENGTH];
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest);
+  return kube::EncodeBase64({reinterpret_cast<const char*>(digest), 8});
 }
 
 std::vector<std::string> PathNames(const Json& version, std::string_view field) {
@@ -168,6 +179,7 @@ Result<std::vector<ResourcePtr>> MakeCustomResources(const Json& definition,
     }
     auto kind = MakeKind(definition, version);
     kind->stored_as = {kind->gvk.group, storage_version, kind->gvk.kind};
+    kind->storage_version_hash = StorageVersionHash(kind->stored_as);
     const Json* schema = kube::Find(version, {"schema", "openAPIV3Schema"});
     SUBLET_TRY(auto owned, kube::schema::CompileCrdSchema(schema));
     kind->type = owned->root();

@@ -11,6 +11,7 @@
 #include "apiserver/handlers/write_common.h"
 #include "apiserver/registry/builtin.h"
 #include "apiserver/registry/object_codec.h"
+#include "apiserver/registry/kind_ops.h"
 #include "base/log.h"
 #include "kube/object.h"
 #include "kube/timestamp.h"
@@ -363,7 +364,10 @@ void DefinitionController::WriteStatus(const Json& definition) {
   const CatalogPtr catalog = context_->catalog->Get();
   const Resource* resource =
       catalog->Find("apiextensions.k8s.io", "v1", "customresourcedefinitions");
-  EncodedObject encoded = EncodeObject(definition, *resource->type);
+  Json tracked = definition;
+  const Json live = ParseStored(*record->value);
+  TrackUpdate(*resource, tracked, &live, "kube-apiserver", "status", context_->clock->Now());
+  EncodedObject encoded = EncodeObject(tracked, *resource->type);
   storage::Op op;
   op.kind = storage::Op::Kind::kPut;
   op.key = key;

@@ -209,6 +209,14 @@ void CheckSchemas(const Json& versions, FieldErrors* errors) {
     if (schema == nullptr || schema->is_null()) {
       errors->Required(at);
     } else if (!shared || i == 0) {
+      const std::string root = shared ? "spec.validation.openAPIV3Schema" : at;
+      const auto type = kube::FindString(*schema, {"type"});
+      if (kube::Find(versions[i], {"subresources", "status"}) != nullptr && !type.empty() &&
+          type != "object") {
+        errors->Invalid(root + ".type", Text(type),
+                        "only \"object\" is allowed as the type at the root of the schema if the "
+                        "status subresource is enabled");
+      }
       ValidateStructuralSchema(*schema, shared ? "spec.validation.openAPIV3Schema" : at, errors);
     }
   }
@@ -229,6 +237,9 @@ void CheckVersions(const Json& object, FieldErrors* errors) {
     storage += kube::FindBool(version, {"storage"}) ? 1 : 0;
     if (const auto problems = kube::IsDns1035Label(name); !problems.empty()) {
       errors->Invalid(at + ".name", Json(name), kube::Join(problems, ","));
+      if (i == 0) {
+        errors->Invalid(std::string("spec.version"), Json(name), kube::Join(problems, ","));
+      }
     }
     const auto warning = kube::FindString(version, {"deprecationWarning"});
     if (!warning.empty() && !kube::FindBool(version, {"deprecated"})) {
@@ -283,7 +294,7 @@ void CheckStoredVersions(const Json& object, FieldErrors* errors) {
   const Json* stored = kube::Find(object, {"status", "storedVersions"});
   const std::string path = "status.storedVersions";
   if (stored == nullptr || !stored->is_array() || stored->empty()) {
-    errors->Invalid(path, Json::array(), "must have at least one stored version");
+    errors->Invalid(path, Json(), "must have at least one stored version");
     return;
   }
   for (const auto& version : VersionsOf(object)) {
@@ -340,6 +351,27 @@ void CheckApproval(const Json& object, const Json* old, FieldErrors* errors) {
   }
 }
 
+// Whether a schema says "default" anywhere but among the names of properties.
+bool HasDefaults(const Json& schema) {
+  if (!schema.is_object()) {
+    return false;
+  }
+  if (schema.contains("default")) {
+    return true;
+  }
+  for (const char* word : {"properties", "items", "additionalProperties"}) {
+    const auto it = schema.find(word);
+    if (it == schema.end()) {
+      continue;
+    }
+    const bool named = std::string_view(word) == "properties" && it->is_object();
+    if (named ? std::any_of(it->begin(), it->end(), HasDefaults) : HasDefaults(*it)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 void CheckSpec(const Json& object, const Json* old, FieldErrors* errors) {
   const std::string group(kube::FindString(object, {"spec", "group"}));
   if (group.empty()) {
@@ -364,6 +396,14 @@ void CheckSpec(const Json& object, const Json* old, FieldErrors* errors) {
   CheckStoredVersions(object, errors);
   CheckApproval(object, old, errors);
   if (kube::FindBool(object, {"spec", "preserveUnknownFields"})) {
+    const Json& versions = VersionsOf(object);
+    if (std::any_of(versions.begin(), versions.end(), [](const Json& version) {
+          const Json* schema = kube::Find(version, {"schema", "openAPIV3Schema"});
+          return schema != nullptr && HasDefaults(*schema);
+        })) {
+      errors->Invalid(std::string("spec.preserveUnknownFields"), Json(true),
+                      "must be false in order to use defaults in the schema");
+    }
     errors->Invalid(std::string("spec.preserveUnknownFields"), Json(true),
                     "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in "
                     "spec.versions[*].schema instead");

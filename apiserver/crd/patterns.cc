@@ -2,6 +2,7 @@
 
 #include <re2/re2.h>
 
+#include <map>
 #include <memory>
 #include <unordered_map>
 
@@ -52,7 +53,25 @@ std::shared_ptr<const RE2> Compiled(const std::string& pattern) {
 Result<void> CheckPattern(const std::string& pattern) {
   const RE2 compiled(pattern, PatternOptions());
   if (!compiled.ok()) {
-    return BadRequest("error parsing regexp: " + compiled.error());
+    // Go's words for RE2's codes.
+    static const std::map<RE2::ErrorCode, const char*> kWords = {
+        {RE2::ErrorMissingBracket, "missing closing ]"},
+        {RE2::ErrorMissingParen, "missing closing )"},
+        {RE2::ErrorTrailingBackslash, "trailing backslash at end of expression"},
+        {RE2::ErrorRepeatArgument, "missing argument to repetition operator"},
+        {RE2::ErrorRepeatSize, "invalid repeat count"},
+        {RE2::ErrorRepeatOp, "invalid nested repetition operator"},
+        {RE2::ErrorBadPerlOp, "invalid or unsupported Perl syntax"},
+        {RE2::ErrorBadNamedCapture, "invalid named capture"},
+        {RE2::ErrorBadEscape, "invalid escape sequence"},
+        {RE2::ErrorBadCharClass, "invalid character class"},
+        {RE2::ErrorBadCharRange, "invalid character class range"},
+        {RE2::ErrorBadUTF8, "invalid UTF-8"}};
+    const auto word = kWords.find(compiled.error_code());
+    return BadRequest("error parsing regexp: " +
+                      (word == kWords.end() ? compiled.error()
+                                            : word->second + std::string(": `") +
+                                                  compiled.error_arg() + "`"));
   }
   return Ok();
 }

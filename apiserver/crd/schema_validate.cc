@@ -132,6 +132,9 @@ class Run {
     errors_->TypeInvalid(path, Json(std::string(actual)),
                          path + " in body must be of type " + std::string(wanted) + ": " +
                              kube::GoQuote(actual));
+    if (wanted == "integer" && actual == "number") {
+      Unplaced("Checked value must be of type integer (default format) in " + path);
+    }
   }
 
   // Errors without a place of their own; Kubernetes prints a nil path.

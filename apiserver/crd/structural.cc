@@ -409,7 +409,7 @@ class Checker {
                                       : it->is_number_integer() ? "integer"
                                                                 : "number";
       errors_->TypeInvalid(path + ".default", Json(std::string(actual)),
-                           "default in body must be of type " + std::string(type) + ": " +
+                           " in body must be of type " + std::string(type) + ": " +
                                kube::GoQuote(actual));
     }
   }

@@ -105,7 +105,14 @@ void ApiHandler::HandlePath(Call& call) {
 
 void ApiHandler::HandleResource(CallPtr call) {
   const RequestInfo& info = call->request->info;
+  if (call->request->method == "HEAD") {
+    return SendError(*call, MethodNotAllowed());
+  }
   if (!call->catalog->HasGroupVersion(info.group, info.version)) {
+    const GroupEntry* group = call->catalog->FindGroup(info.group);
+    if (group != nullptr && !group->is_custom) {
+      return SendError(*call, ResourceNotServed());
+    }
     return SendPageNotFound(*call);
   }
   const Resource* resource = call->catalog->Find(info.group, info.version, info.resource);

@@ -89,6 +89,11 @@ Result<Json> Bind(const BindingJob& job, Json pod) {
   condition.type = "PodScheduled";
   condition.status = "True";
   kube::SetCondition(&pod, condition, kube::FormatTime(job.call->context->clock->Now()));
+  for (Json& one : *kube::Find(pod, {"status", "conditions"})) {
+    if (kube::FindString(one, {"type"}) == "PodScheduled") {
+      one.emplace("lastProbeTime", nullptr);
+    }
+  }
   return pod;
 }
 

@@ -6,6 +6,7 @@
 #include "kube/field_error.h"
 #include "kube/protobuf.h"
 #include "kube/typed.h"
+#include "kube/yaml_strict.h"
 
 namespace sublet::apiserver {
 namespace {
@@ -94,9 +95,20 @@ Result<void> CheckType(const Call& call, const BodyTarget& target, kube::Json& t
   }
   const bool same_kind = actual.kind == expected.kind;
   if (actual != expected) {
-    const bool known =
-        call.catalog->FindKind(actual.group, actual.version, actual.kind) != nullptr;
+    const Resource* other = call.catalog->FindKind(actual.group, actual.version, actual.kind);
+    const bool known = other != nullptr;
+    if (target.needs_type && !same_kind && actual.ApiVersion() == expected.ApiVersion()) {
+      return Invalid(actual.group, actual.kind, kube::FindString(tree, {"metadata", "name"}),
+                     {{"FieldValueInvalid",
+                       "Invalid value: " + kube::GoQuote(actual.kind) + ": must be " + expected.kind,
+                       "kind"}});
+    }
     if (known && !same_kind) {
+      // It is read as what it says it is first.
+      kube::Json copy = tree;
+      if (auto read_as = kube::NormalizeTyped(other->kind->type, &copy); !read_as.ok()) {
+        return CannotHandle(actual, expected.kind, read_as.error().message());
+      }
       return CannotHandle(actual, expected.kind,
                           "converting (" + actual.version + "." + actual.kind + ") to (" +
                               InternalPackage(expected) + "." + expected.kind +
@@ -130,9 +142,13 @@ Result<RawBody> ParseBody(const Call& call, bool find_duplicates, const kube::Ki
       break;
     }
     case MediaType::kYaml: {
-      auto tree = kube::ParseYaml(body);
+      std::vector<std::string> twice;
+      auto tree = find_duplicates ? kube::ParseYamlStrict(body, {}, &twice) : kube::ParseYaml(body);
       if (!tree.ok()) {
         return Unrecognized(call, expected, tree.error().message());
+      }
+      if (!twice.empty()) {
+        raw.duplicate_fields.push_back("yaml: unmarshal errors:\n  " + kube::Join(twice, "\n  "));
       }
       raw.tree = std::move(*tree);
       break;
@@ -145,6 +161,9 @@ Result<RawBody> ParseBody(const Call& call, bool find_duplicates, const kube::Ki
           return std::move(tree).error();
         }
         return Unrecognized(call, expected, tree.error().message());
+      }
+      for (std::string& field : raw.duplicate_fields) {
+        field = "duplicate field " + Quoted(field);
       }
       raw.tree = std::move(*tree);
       break;
@@ -186,7 +205,7 @@ Result<void> DecodeTree(Call& call, const kube::Kind& kind, FieldValidation vali
     return refuse(decoded.error().message());
   }
   for (const auto& field : duplicates) {
-    problems.push_back("duplicate field " + Quoted(field));
+    problems.push_back(field);
   }
   SortByPosition(call.request->body, &problems);
   if (!problems.empty() && validation == FieldValidation::kStrict) {

@@ -17,7 +17,8 @@ namespace sublet::apiserver {
 
 struct RawBody {
   kube::Json tree;
-  std::vector<std::string> duplicate_fields;  // only looked for when asked
+  // What is wrong with fields that stand twice, in words; only looked for when asked.
+  std::vector<std::string> duplicate_fields;
 };
 
 // Bytes to a tree. `expected` is named in the error of a body that is no JSON at all.

@@ -58,7 +58,15 @@ Result<ListPlan> MakePlan(const Call& call, const ListOptions& options,
     SUBLET_RETURN_IF_ERROR(CheckNotInFuture(store, plan.revision));
     return plan;
   }
-  SUBLET_RETURN_IF_ERROR(CheckNotInFuture(store, options.revision));
+  if (auto reached = CheckNotInFuture(store, options.revision); !reached.ok()) {
+    if (options.match != RevisionMatch::kExact) {
+      return std::move(reached).error();
+    }
+    // What will be at a revision to come is not worth waiting for.
+    StatusDetails details = reached.error().details();
+    details.retry_after_seconds = 0;
+    return Status(reached.error()).With(std::move(details));
+  }
   if (options.resource_version == "0") {
     plan.limit = 0;  // served whole, as from upstream's watch cache
   } else if (options.match == RevisionMatch::kExact ||

@@ -124,6 +124,9 @@ std::string ObjectWriter::ListHead(storage::Revision revision, std::string_view 
       out += ",\"remainingItemCount\":" + std::to_string(remaining);
     }
   }
+  if (continue_token.empty() && resource_.kind->is_custom && form_.as == OutputForm::As::kObject) {
+    out += ",\"continue\":\"\"";
+  }
   out += "},";
   if (form_.as == OutputForm::As::kTable) {
     AppendColumns(out);

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "kube/field_error.h"
 #include "kube/typed.h"
 
 namespace sublet::apiserver {
@@ -89,7 +90,7 @@ void CheckFieldManager(std::string_view manager, std::vector<StatusCause>& cause
       char code[16];
       std::snprintf(code, sizeof(code), "U+%04X", c);
       causes.push_back({"FieldValueInvalid",
-                        "Invalid value: " + Quoted(manager) + ": invalid character " + code +
+                        "Invalid value: " + kube::GoQuote(manager) + ": invalid character " + code +
                             " (at position " + std::to_string(i) + ")",
                         "fieldManager"});
     }

@@ -8,6 +8,9 @@
 #include "apiserver/registry/kind_ops.h"
 #include "kube/go_print.h"
 #include "kube/json_patch.h"
+#include "kube/field_error.h"
+#include "kube/object.h"
+#include "kube/typed.h"
 #include "kube/strategic_merge_patch.h"
 
 namespace sublet::apiserver {
@@ -49,6 +52,9 @@ Result<Patch> ReadPatch(const Call& call, const WriteOptions& options) {
     const bool prefixed = patch.type != kStrategicPatch;
     return BadRequest((prefixed ? "error decoding patch: " : "") + body.error().message());
   }
+  for (std::string& field : patch.duplicates) {
+    field = "duplicate field \"" + field + "\"";
+  }
   patch.body = std::move(*body);
   if (patch.type == kJsonPatch && !patch.body.is_array()) {
     return BadRequest("error decoding patch: json: cannot unmarshal object into Go value of type "
@@ -60,6 +66,30 @@ Result<Patch> ReadPatch(const Call& call, const WriteOptions& options) {
                       " into Go value of type map[string]interface {}");
   }
   return patch;
+}
+
+// A patch may not make another kind of the object.
+Result<void> CheckPatchedType(const Call& call, const Patch& patch, const kube::Json& object) {
+  if (patch.type == kStrategicPatch || call.kind().is_custom) {
+    return Ok();
+  }
+  const auto kind = kube::KindOf(object);
+  if (kind == call.kind().gvk) {
+    return Ok();
+  }
+  const Resource* other = call.catalog->FindKind(kind.group, kind.version, kind.kind);
+  std::string why = "no kind " + kube::GoQuote(kind.kind) + " is registered for version " +
+                    kube::GoQuote(kind.ApiVersion()) +
+                    " in scheme \"pkg/api/legacyscheme/scheme.go:30\"";
+  if (other != nullptr) {
+    kube::Json copy = object;
+    const auto read_as = kube::NormalizeTyped(other->kind->type, &copy);
+    why = !read_as.ok() ? read_as.error().message()
+                        : "unable to decode " + call.kind().gvk.kind + " as " + kind.kind;
+  }
+  return Invalid("", "", "",
+                 {{"FieldValueInvalid",
+                   "Invalid value: " + kube::GoQuote(kube::Dump(object)) + ": " + why, "patch"}});
 }
 
 Result<kube::Json> ApplyTo(Call& call, const Patch& patch, const kube::Json& live,
@@ -76,6 +106,7 @@ Result<kube::Json> ApplyTo(Call& call, const Patch& patch, const kube::Json& liv
   if (!object.is_object()) {
     return kube::UnprocessablePatch();
   }
+  SUBLET_RETURN_IF_ERROR(CheckPatchedType(call, patch, object));
   SUBLET_RETURN_IF_ERROR(
       DecodeTree(call, call.kind(), validation, patch.duplicates, object, true,
                  patch.type == kStrategicPatch ? kube::GoPrint(patch.body) : std::string()));
@@ -92,8 +123,13 @@ void HandleApply(std::shared_ptr<UpdateJob> job) {
     return SendError(*call, BadRequest("error decoding YAML: " + config.error().message()));
   }
   if (!config->is_object()) {
-    return SendError(*call, BadRequest("error decoding YAML: json: cannot unmarshal value into Go "
-                                       "value of type map[string]interface {}"));
+    return SendError(*call, BadRequest("error decoding YAML: error unmarshaling JSON: while decoding "
+                                       "JSON: json: cannot unmarshal " +
+                                       std::string(config->is_array()    ? "array"
+                                                   : config->is_string() ? "string"
+                                                   : config->is_number() ? "number"
+                                                                         : "bool") +
+                                       " into Go value of type map[string]interface {}"));
   }
   job->allow_create = call->subresource == nullptr;
   job->tracks_itself = true;

@@ -6,6 +6,7 @@
 #include "apiserver/handlers/subresources.h"
 #include "apiserver/handlers/update_object.h"
 #include "apiserver/handlers/write_common.h"
+#include "apiserver/registry/kind_ops.h"
 #include "kube/json_patch.h"
 #include "kube/label_selector.h"
 #include "kube/object.h"
@@ -120,6 +121,26 @@ Result<Json> Fold(Call& call, const Json& live, const Json& scale) {
   return object;
 }
 
+// Apply of a Scale: the replicas belong to the manager as a field of the object itself.
+Result<Json> ApplyScaleConfig(Call& call, const Json& scale, const Json& live,
+                              const WriteOptions& options) {
+  Json config = {{"apiVersion", call.resource->ApiVersion()},
+                 {"kind", call.resource->kind_name()},
+                 {"metadata", {{"name", std::string(kube::NameOf(scale))}}}};
+  if (const Json* replicas = kube::Find(scale, {"spec", "replicas"})) {
+    if (!replicas->is_number_integer() || replicas->get<std::int64_t>() < 0) {
+      return Invalid("autoscaling", "Scale", call.name(),
+                     {{"FieldValueInvalid",
+                       "Invalid value: " + kube::Dump(*replicas) +
+                           ": must be greater than or equal to 0",
+                       "spec.replicas"}});
+    }
+    SetPath(config, call.kind().scale->spec_replicas, replicas->get<std::int64_t>());
+  }
+  return ApplyConfig(*call.resource, config, &live, options.field_manager, options.force, "scale",
+                     call.context->clock->Now());
+}
+
 void UpdateScale(CallPtr call) {
   const auto options = ParseWriteOptions(*call->request, "UpdateOptions");
   if (!options.ok()) {
@@ -173,6 +194,17 @@ void PatchScale(CallPtr call) {
   job->options = *options;
   job->answer = &Answer;
   auto shared = std::make_shared<const Json>(std::move(*patch));
+  if (is_apply) {
+    if (!shared->is_object() || kube::KindOf(*shared) != ScaleKind().gvk) {
+      return SendError(*call, BadRequest("invalid object type: the configuration is not an "
+                                         "autoscaling/v1, Kind=Scale"));
+    }
+    job->tracks_itself = true;
+    job->make = [call, shared, options = *options](const Json* live) {
+      return ApplyScaleConfig(*call, *shared, *live, options);
+    };
+    return RunUpdate(std::move(job));
+  }
   job->make = [call, shared, is_json](const Json* live) -> Result<Json> {
     Json scale = ScaleOf(*live, call->kind());
     if (is_json) {

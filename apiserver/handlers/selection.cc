@@ -10,7 +10,7 @@ constexpr std::string_view kNamespace = "metadata.namespace";
 
 // Kinds with selectable fields of their own have their own sentence for an unknown one.
 Status UnknownField(const StoredType& type, std::string_view field) {
-  if (!type.fields.empty() && !type.is_custom) {
+  if (!type.fields.empty() || type.is_custom) {
     return BadRequest("field label not supported: " + std::string(field));
   }
   std::string known = "\"metadata.name\", \"metadata.namespace\"";

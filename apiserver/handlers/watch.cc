@@ -84,6 +84,12 @@ Result<WatchPlan> MakePlan(const Call& call, const ListOptions& options) {
 void HandleWatch(CallPtr call) {
   const auto options = ParseListOptions(call->request->query);
   if (!options.ok()) {
+    // A watch gives a bad revision its own code.
+    constexpr std::string_view kListPrefix = "invalid resource version: ";
+    const std::string& text = options.error().message();
+    if (text.starts_with(kListPrefix)) {
+      return SendError(*call, Status(Reason::kUnknown, 500, text.substr(kListPrefix.size())));
+    }
     return SendError(*call, options.error());
   }
   auto plan = MakePlan(*call, *options);

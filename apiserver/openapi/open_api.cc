@@ -14,8 +14,11 @@ namespace {
 
 constexpr std::string_view kIndexPath = "/openapi/v3";
 constexpr std::string_view kV2Path = "/openapi/v2";
+// The first name is what clients have always asked for, the second what the answer is called: Go's
+// newer readers of media types refuse an '@'.
+constexpr std::string_view kProtobufV2Asked = "com.github.proto-openapi.spec.v2@v1.0+protobuf";
 constexpr std::string_view kProtobufV2 =
-    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 std::uint64_t Mix(std::uint64_t hash, std::string_view bytes) {
   for (const char c : bytes) {
@@ -205,7 +208,7 @@ void ServeV2(Call& call) {
         return false;
       }
       if (clause.type == "application" &&
-          kProtobufV2.substr(12) == clause.subtype) {
+          (kProtobufV2.substr(12) == clause.subtype || kProtobufV2Asked == clause.subtype)) {
         return true;
       }
     }

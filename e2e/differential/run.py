@@ -5,7 +5,7 @@ codes, content types, warnings and bodies.
 
 Only uid, times, resourceVersion, generated names, the audit id and a server's own address are
 normalised. Every other difference needs an exact entry in the allowed file with its reason ('*' as
-request or upstream stands for any, [*] in a path for any index); an entry that no request needs is a
+request, ours or upstream stands for any, [*] in a path for any index); an entry that no request needs is a
 failure. Prints each difference and closes with 'N passed, N failed'.
 One thread; one connection per server; at most 30 s per answer.
 """
@@ -27,7 +27,7 @@ UID = re.compile(r'[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
 TIME = re.compile(r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)')
 ACCESS = re.compile(r'kube-api-access-[a-z0-9]{5}')
 GENERATED = re.compile(r'\b(generated-)[a-z0-9]{5}\b')
-REVISION = re.compile(r'((?:resource version: |current: |resourceVersion\\?": ?\\?"|'
+REVISION = re.compile(r'((?:resourceVersion: \\?"|resource version: |current: |resourceVersion\\?": ?\\?"|'
                       r'provided resource version \(?|resourceVersion: Invalid value: "?))\d+')
 
 
@@ -103,7 +103,11 @@ def normal(value, address, key=''):
             out[normal_text(name, address)] = normal(inside, address, name)
         return out
     if isinstance(value, list):
-        return [normal(one, address, key) for one in value]
+        out = [normal(one, address, key) for one in value]
+        # Its order is that of times.
+        return sorted(out, key=lambda one: json.dumps(one, sort_keys=True)) if key == 'managedFields' else out
+    if isinstance(value, int) and key == 'targetPort' and address.endswith(f':{value}'):
+        return 'PORT'
     if isinstance(value, str):
         if key == 'resourceVersion' and value.isdigit() and value != '0':
             return 'RV'
@@ -154,11 +158,11 @@ class Allowed:
         self.used = [False] * len(self.entries)
 
     def holds(self, key, path, ours, theirs):
-        wanted = (key, re.sub(r'\[\d+\]', '[*]', path), ours, theirs)
-        exact = (key, path, ours, theirs)
+        anywhere = re.sub(r'\[\d+\]', '[*]', path)
         for index, entry in enumerate(self.entries):
-            held = (entry['request'], entry['path'], entry['ours'], entry['upstream'])
-            if held == exact or all(a in (b, '*') for a, b in zip(held, wanted)):
+            held = (entry['request'], entry['ours'], entry['upstream'])
+            if entry['path'] in (path, anywhere) and all(
+                    a == '*' or a == b for a, b in zip(held, (key, ours, theirs))):
                 self.used[index] = True
                 return True
         return False

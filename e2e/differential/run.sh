@@ -36,7 +36,7 @@ answers() {
   exit 1
 }
 
-etcd=$(free_port) peer=$(free_port) port=$(free_port)
+etcd=$(free_port) peer=$(free_port) port=$(free_port) ours=$(free_port)
 etcd --data-dir "$work/etcd" --listen-client-urls "http://127.0.0.1:$etcd" \
   --advertise-client-urls "http://127.0.0.1:$etcd" --listen-peer-urls "http://127.0.0.1:$peer" \
   --initial-advertise-peer-urls "http://127.0.0.1:$peer" --initial-cluster "default=http://127.0.0.1:$peer" \
@@ -46,13 +46,13 @@ openssl ecparam -name prime256v1 -genkey -noout -out "$work/sa.key" 2>/dev/null
 openssl ec -in "$work/sa.key" -pubout -out "$work/sa.pub" 2>/dev/null
 echo 'differential,kubernetes-admin,1,system:masters' >"$work/tokens"
 "$upstream/kube-apiserver" --etcd-servers "http://127.0.0.1:$etcd" --secure-port "$port" \
-  --bind-address 127.0.0.1 --cert-dir "$work/certs" --endpoint-reconciler-type none \
+  --bind-address 127.0.0.1 --external-hostname 127.0.0.1 --cert-dir "$work/certs" --endpoint-reconciler-type none \
   --service-account-key-file "$work/sa.pub" --service-account-signing-key-file "$work/sa.key" \
   --service-account-issuer https://kubernetes.default.svc.cluster.local --authorization-mode Node,RBAC \
   --enable-admission-plugins NodeRestriction --token-auth-file "$work/tokens" \
   --service-cluster-ip-range 10.96.0.0/12 --allow-privileged >"$work/upstream.log" 2>&1 &
 pids+=($!)
-"$bin" serve --data-dir "$work/ours" --listen 127.0.0.1:0 --api-only \
+"$bin" serve --data-dir "$work/ours" --listen "127.0.0.1:$ours" --api-only \
   --write-kubeconfig "$work/kubeconfig" >"$work/ours.log" 2>&1 &
 pids+=($!)
 for _ in $(seq 100); do [ -s "$work/kubeconfig" ] && break; sleep 0.05; done

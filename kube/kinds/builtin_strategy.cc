@@ -31,7 +31,9 @@ void BuiltinStrategy::PrepareUpdate(const WriteContext& context, const Json& old
 
 void BuiltinStrategy::PrepareStatusUpdate(const WriteContext& context, const Json& old,
                                           Json* object) const {
-  Strategy::PrepareStatusUpdate(context, old, object);
+  if (logic_ == nullptr || !logic_->replaces_status) {
+    Strategy::PrepareStatusUpdate(context, old, object);
+  }
   if (logic_ != nullptr && logic_->prepare_status != nullptr) {
     logic_->prepare_status(context, old, object);
   }

@@ -74,7 +74,6 @@ Json VolumeAttributesClass(const Json& object, WallTime now);
 Json VolumeAttachment(const Json& object, WallTime now);
 Json CsiNode(const Json& object, WallTime now);
 Json CsiDriver(const Json& object, WallTime now);
-Json CsiStorageCapacity(const Json& object, WallTime now);
 Json ResourceClaim(const Json& object, WallTime now);
 Json ResourceSlice(const Json& object, WallTime now);
 Json NameAndAge(const Json& object, WallTime now);

@@ -107,11 +107,6 @@ Json CsiDriver(const Json& object, WallTime now) {
                       modes.empty() ? "<none>" : modes, Age(object, now)});
 }
 
-Json CsiStorageCapacity(const Json& object, WallTime) {
-  return Json::array({NameText(object), Text(object, {"storageClassName"}),
-                      Text(object, {"capacity"}, "<unset>")});
-}
-
 Json ResourceClaim(const Json& object, WallTime now) {
   std::string state = IsDeleting(object) ? "deleted" : "";
   if (Find(object, {"status", "allocation"}) == nullptr) {

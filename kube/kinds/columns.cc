@@ -157,8 +157,6 @@ constexpr TableSpec kTables[] = {
      "Name/string/name;AttachRequired/boolean;PodInfoOnMount/boolean;StorageCapacity/boolean;"
      "TokenRequests/string;RequiresRepublish/boolean;Modes/string;Age/string",
      cells::CsiDriver},
-    {"storage.k8s.io", "csistoragecapacities",
-     "Name/string/name;StorageClassName/string;Capacity/string", cells::CsiStorageCapacity},
     {"resource.k8s.io", "deviceclasses", "Name/string/name;Age/string", cells::NameAndAge},
     {"resource.k8s.io", "resourceclaims", "Name/string/name;State/string;Age/string",
      cells::ResourceClaim},

@@ -82,6 +82,9 @@ void AutoscalerToStorage(Json* object) {
                         {"resource", {{"name", "cpu"}, {"current", {{"averageUtilization", *value}}}}}});
     EraseMember(&status, "currentCPUUtilizationPercentage");
   }
+  if (FindInt(status, {"currentReplicas"}) == 0) {
+    EraseMember(&status, "currentReplicas");
+  }
   status["currentMetrics"] = current.empty() ? Json() : std::move(current);
   if (conditions.is_array()) {
     status["conditions"] = std::move(conditions);

@@ -175,6 +175,15 @@ void Pod(Json* pod) {
     HostPorts(Find(*spec, {"containers"}));
     HostPorts(Find(*spec, {"initContainers"}));
   }
+  // The old single address and the first of the list are one.
+  if (Json* status = Find(*pod, {"status"}); status != nullptr && status->is_object()) {
+    const std::string ip(FindString(*status, {"podIP"}));
+    const Json* ips = Find(*status, {"podIPs"});
+    const bool known = ips != nullptr && ips->is_array() && !ips->empty();
+    if (!ip.empty() && (!known || FindString(ips->front(), {"ip"}) != ip)) {
+      (*status)["podIPs"] = Json::array({{{"ip", ip}}});
+    }
+  }
 }
 
 void PodSpec(Json* spec) {

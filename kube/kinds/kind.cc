@@ -45,8 +45,8 @@ void Strategy::ValidateSubresource(std::string_view, const Json& object, const J
 }
 
 std::vector<Column> Strategy::Columns() const {
-  return {{"Name", "string", "name", "Name of the object", 0},
-          {"Created At", "date", "", "Time when the object was created", 0}};
+  return {{"Name", "string", "name", "", 0},
+          {"Created At", "date", "", "", 0}};
 }
 
 Json Strategy::Cells(const Json& object, WallTime) const {

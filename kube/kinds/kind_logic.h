@@ -16,8 +16,9 @@ struct KindLogic {
   std::string_view resource;
   void (*prepare_create)(const WriteContext&, Json* object) = nullptr;
   void (*prepare_update)(const WriteContext&, const Json& old, Json* object) = nullptr;
-  // Runs after the generic part of a status update.
+  // Instead of the generic part of a status update when `replaces_status` says so, else after it.
   void (*prepare_status)(const WriteContext&, const Json& old, Json* object) = nullptr;
+  bool replaces_status = false;
   void (*validate_create)(const Json& object, FieldErrors*) = nullptr;
   void (*validate_update)(const Json& object, const Json& old, FieldErrors*) = nullptr;
   void (*validate_status)(const Json& object, const Json& old, FieldErrors*) = nullptr;

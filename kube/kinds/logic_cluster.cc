@@ -30,6 +30,11 @@ void PrepareNamespaceUpdate(const WriteContext&, const Json& old, Json* object) 
   TakeMember(old, "spec", object);  // finalizers change through /finalize only
 }
 
+// A status update of a Namespace writes metadata too, its labels included.
+void PrepareNamespaceStatus(const WriteContext&, const Json& old, Json* object) {
+  TakeMember(old, "spec", object);
+}
+
 void PrepareNamespaceSubresource(std::string_view, const WriteContext&, const Json& old,
                                  Json* object) {
   TakeMember(old, "status", object);

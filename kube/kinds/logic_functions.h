@@ -31,6 +31,7 @@ void PrepareServiceUpdate(const WriteContext& context, const Json& old, Json* se
 // Cluster kinds (logic_cluster.cc)
 void PrepareNamespaceCreate(const WriteContext& context, Json* object);
 void PrepareNamespaceUpdate(const WriteContext& context, const Json& old, Json* object);
+void PrepareNamespaceStatus(const WriteContext& context, const Json& old, Json* object);
 void PrepareNamespaceSubresource(std::string_view subresource, const WriteContext& context,
                                  const Json& old, Json* object);
 void PrepareVolumeCreate(const WriteContext& context, Json* object);

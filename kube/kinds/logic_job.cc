@@ -62,6 +62,11 @@ void PrepareJobCreate(const WriteContext&, Json* job) {
   add("job-name", name);
   EnsureObject(&EnsureObject(&spec, "selector"), "matchLabels")
       .emplace("batch.kubernetes.io/controller-uid", uid);
+  // What is read back has the template's labels where the client gave none.
+  if (const Json* own = LabelsOf(*job); own == nullptr || own->empty()) {
+    const Json copy = *Find(*job, {"spec", "template", "metadata", "labels"});
+    EnsureObject(job, "metadata")["labels"] = copy;
+  }
 }
 
 }  // namespace sublet::kube::logic

@@ -71,6 +71,8 @@ std::int64_t ScaledOf100(const Json& value);
 void RestartAlways(const Json& spec, std::string_view set, FieldErrors* errors);
 // An address of a field that has been there since before strictness.
 void Ip(const Path& path, const std::string& value, FieldErrors* errors);
+// An address that others may be sent to: not unspecified, loopback, link-local or multicast.
+void NoSpecialIp(const Path& path, const std::string& ip, FieldErrors* errors);
 void Cidr(const Path& path, const std::string& value, FieldErrors* errors);
 
 // In specs of workloads and pods (validate_pod.cc).

@@ -256,6 +256,24 @@ void NodeUpdate(const Json& object, const Json& old, FieldErrors* errors) {
   Taints(spec, errors);
 }
 
+namespace {
+
+// Whether a quota with this scope may count the resource at all.
+bool ScopeCounts(std::string_view scope, std::string_view resource) {
+  if (scope == "BestEffort") {
+    return resource == "pods";
+  }
+  if (scope == "VolumeAttributesClass") {
+    return resource == "persistentvolumeclaims" || resource == "requests.storage";
+  }
+  static constexpr std::string_view kOfPods[] = {"pods",       "cpu",          "memory",
+                                                 "limits.cpu", "limits.memory", "requests.cpu",
+                                                 "requests.memory"};
+  return std::find(std::begin(kOfPods), std::end(kOfPods), resource) != std::end(kOfPods);
+}
+
+}  // namespace
+
 void LimitRange(const Json& object, FieldErrors* errors) {
   const Path limits = kSpec.Child("limits");
   std::set<std::string> types;
@@ -263,6 +281,10 @@ void LimitRange(const Json& object, FieldErrors* errors) {
   for (const Json& item : Items(Get(object, "spec"), "limits")) {
     const Path at = limits.Index(index++);
     const std::string type = Str(item, "type");
+    if (type != "Pod" && type != "Container" && type != "PersistentVolumeClaim" &&
+        type.find('/') == std::string::npos) {
+      errors->Invalid(at.Child("type"), type, "must be a standard limit type or fully qualified");
+    }
     if (!types.insert(type).second) {
       errors->Duplicate(at.Child("type"), type);
     }
@@ -303,10 +325,24 @@ void ResourceQuota(const Json& object, FieldErrors* errors) {
                                                  "BestEffort",    "NotBestEffort",
                                                  "PriorityClass", "CrossNamespacePodAffinity",
                                                  "VolumeAttributesClass"};
+  std::set<std::string> scopes;
   for (const Json& scope : Items(spec, "scopes")) {
-    if (std::find(std::begin(kScopes), std::end(kScopes), scope.get<std::string>()) ==
-        std::end(kScopes)) {
+    const std::string name = scope.get<std::string>();
+    if (std::find(std::begin(kScopes), std::end(kScopes), name) == std::end(kScopes)) {
       errors->Invalid(kSpec.Child("scopes"), Get(spec, "scopes"), "unsupported scope");
+      continue;
+    }
+    for (const auto& [resource, value] : Get(spec, "hard").items()) {
+      if (IsStandardQuotaResource(resource) && !ScopeCounts(name, resource)) {
+        errors->Invalid(kSpec.Child("scopes"), Get(spec, "scopes"),
+                        "unsupported scope applied to resource");
+      }
+    }
+    scopes.insert(name);
+  }
+  for (const char* pair : {"BestEffort", "Terminating"}) {
+    if (scopes.contains(pair) && scopes.contains(std::string("Not") + pair)) {
+      errors->Invalid(kSpec.Child("scopes"), Get(spec, "scopes"), "conflicting scopes");
     }
   }
 }

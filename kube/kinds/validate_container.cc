@@ -487,8 +487,8 @@ void EphemeralContainers(const Path& path, const PodFacts& pod, std::set<std::st
         !target.empty() && !others.contains(target)) {
       errors->NotFound(at.Child("targetContainerName"), target);
     }
-    for (const char* field : {"lifecycle", "livenessProbe", "ports", "readinessProbe",
-                              "startupProbe", "resizePolicy", "restartPolicy"}) {
+    for (const char* field : {"ports", "livenessProbe", "readinessProbe", "startupProbe",
+                              "lifecycle", "resizePolicy", "restartPolicy"}) {
       if (Has(container, field)) {
         errors->Forbidden(at.Child(field), "cannot be set for an Ephemeral Container");
       }

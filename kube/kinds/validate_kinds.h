@@ -87,6 +87,16 @@ void RoleBindingUpdate(const Json& object, const Json& old, FieldErrors* errors)
 void ClusterRoleBinding(const Json& object, FieldErrors* errors);
 void ClusterRoleBindingUpdate(const Json& object, const Json& old, FieldErrors* errors);
 
+// validate_claims.cc
+void CsiDriver(const Json& object, FieldErrors* errors);
+void CsiDriverUpdate(const Json& object, const Json& old, FieldErrors* errors);
+void VolumeAttachment(const Json& object, FieldErrors* errors);
+void VolumeAttachmentUpdate(const Json& object, const Json& old, FieldErrors* errors);
+void FlowSchema(const Json& object, FieldErrors* errors);
+void FlowSchemaUpdate(const Json& object, const Json& old, FieldErrors* errors);
+void ResourceClaim(const Json& object, FieldErrors* errors);
+void ResourceClaimUpdate(const Json& object, const Json& old, FieldErrors* errors);
+
 // validate_storage.cc
 void PersistentVolume(const Json& object, FieldErrors* errors);
 void PersistentVolumeUpdate(const Json& object, const Json& old, FieldErrors* errors);

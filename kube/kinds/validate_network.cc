@@ -125,7 +125,16 @@ bool IsLinkLocal(const std::string& ip) {
 void EndpointIp(const Path& path, const std::string& ip, FieldErrors* errors) {
   const std::size_t before = errors->size();
   Ip(path, ip, errors);
-  if (errors->size() != before) {
+  if (errors->size() == before) {
+    NoSpecialIp(path, ip, errors);
+  }
+}
+
+}  // namespace
+
+void NoSpecialIp(const Path& path, const std::string& ip, FieldErrors* errors) {
+  if (!IsIpAddress(ip).empty()) {
+    errors->Invalid(path, ip, "must be a valid IP address");
     return;
   }
   if (ip == "0.0.0.0" || ip == "::") {
@@ -138,6 +147,8 @@ void EndpointIp(const Path& path, const std::string& ip, FieldErrors* errors) {
     errors->Invalid(path, ip, "may not be in the link-local range (169.254.0.0/16, fe80::/10)");
   }
 }
+
+namespace {
 
 // True when `inner` lies within `outer` and is smaller.
 bool IsStrictSubset(const std::string& inner, const std::string& outer) {
@@ -402,7 +413,8 @@ void Endpoints(const Json& object, FieldErrors* errors) {
       std::size_t i = 0;
       for (const Json& address : Items(subset, list)) {
         const Path here = addresses.Index(i++);
-        EndpointIp(here.Child("ip"), Str(address, "ip"), errors);
+        Ip(here.Child("ip"), Str(address, "ip"), errors);
+        NoSpecialIp(here.Child("ip"), Str(address, "ip"), errors);
         if (const std::string host = Str(address, "hostname"); !host.empty()) {
           Check(here.Child("hostname"), host, &IsDns1123Label, errors);
         }

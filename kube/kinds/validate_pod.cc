@@ -244,6 +244,40 @@ void Dns(const Path& path, const Json& spec, FieldErrors* errors) {
   }
 }
 
+// Words of [a-z0-9_-] that begin and end with a letter or digit, joined by '.' or '/'.
+bool IsSysctlName(std::string_view name) {
+  const auto plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
+  bool at_start = true;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const char c = name[i];
+    if (c == '.' || c == '/') {
+      if (at_start || !plain(name[i - 1])) {
+        return false;
+      }
+      at_start = true;
+    } else if (plain(c)) {
+      at_start = false;
+    } else if (at_start || (c != '-' && c != '_')) {
+      return false;
+    }
+  }
+  return name.size() <= 253 && !name.empty() && !at_start && plain(name.back());
+}
+
+// A user namespace of its own goes with no namespace of the host's.
+void HostUsers(const Path& spec_path, const Json& spec, FieldErrors* errors) {
+  const Json& users = Get(spec, "hostUsers");
+  if (!users.is_boolean() || users.get<bool>()) {
+    return;
+  }
+  for (const auto& [field, shown] : {std::pair{"hostPID", "HostPID"}, std::pair{"hostIPC", "HostIPC"},
+                                     std::pair{"hostNetwork", "hostNetwork"}}) {
+    if (FindBool(spec, {field})) {
+      errors->Forbidden(spec_path.Child(shown), "when `hostUsers` is false");
+    }
+  }
+}
+
 void SpecSecurity(const Path& path, const Json& spec, FieldErrors* errors) {
   const Json& context = Get(spec, "securityContext");
   for (const char* field : {"fsGroup", "runAsUser", "runAsGroup"}) {
@@ -269,6 +303,10 @@ void SpecSecurity(const Path& path, const Json& spec, FieldErrors* errors) {
     const std::string name = Str(one, "name");
     if (name.empty()) {
       errors->Required(at.Child("name"));
+    } else if (!IsSysctlName(name)) {
+      errors->Invalid(at.Child("name"), name,
+                      "must have at most 253 characters and match regex "
+                      "^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$");
     } else if (!names.insert(name).second) {
       errors->Duplicate(at.Child("name"), name);
     }
@@ -497,6 +535,7 @@ void PodSpec(const Path& path, const Json& spec, const std::string& pod_name, bo
   Labels(node_selector, Get(spec, "nodeSelector"), errors);
   const Path security = path.Child("securityContext");
   SpecSecurity(security, spec, errors);
+  HostUsers(path, spec, errors);
   const Path affinity = path.Child("affinity");
   Affinity(affinity, Get(spec, "affinity"), errors);
   const Path dns = path.Child("dnsConfig");

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "kube/kinds/logic_functions.h"
 #include "kube/kinds/validate_common.h"
 #include "kube/kinds/validate_kinds.h"
 #include "kube/object.h"
@@ -228,6 +229,11 @@ void PodStatus(const Json& object, const Json& old, FieldErrors* errors) {
 void PodSubresource(std::string_view subresource, const Json& object, const Json& old,
                     FieldErrors* errors) {
   MetadataAndSpec(object, errors);
+  if (subresource == "resize" &&
+      logic::QosClassOf(Get(object, "spec")) != logic::QosClassOf(Get(old, "spec"))) {
+    errors->Invalid(kSpec, std::string(FindString(old, {"status", "qosClass"})),
+                    "Pod QOS Class may not change as a result of resizing");
+  }
   if (subresource != "ephemeralcontainers") {
     return;
   }

@@ -116,7 +116,11 @@ void ClusterRole(const Json& object, FieldErrors* errors) {
                      "at least one clusterRoleSelector required if aggregationRule is non-nil");
   }
   for (std::size_t i = 0; i < items.size(); ++i) {
+    const std::size_t before = errors->size();
     LabelSelector(selectors.Index(i), items[i], errors);
+    if (errors->size() != before) {
+      errors->Invalid(selectors.Index(i), nullptr, "invalid label selector.");
+    }
   }
 }
 void ClusterRoleUpdate(const Json& object, const Json&, FieldErrors* errors) {

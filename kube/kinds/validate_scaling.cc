@@ -55,8 +55,11 @@ void MetricSpec(const Path& at, const Json& metric, FieldErrors* errors) {
     expected = name == type ? member : expected;
   }
   if (expected.empty()) {
-    errors->NotSupported(at.Child("type"), type,
-                         {"ContainerResource", "External", "Object", "Pods", "Resource"});
+    // Said by the check of the type and by the one of the source.
+    for (int i = 0; i < 2; ++i) {
+      errors->NotSupported(at.Child("type"), type,
+                           {"ContainerResource", "External", "Object", "Pods", "Resource"});
+    }
     return;
   }
   for (const auto& [name, member] : kSources) {

@@ -210,7 +210,12 @@ void ExternalIps(const Json& spec, FieldErrors* errors) {
   const Path ips = kSpec.Child("externalIPs");
   std::size_t index = 0;
   for (const Json& ip : Items(spec, "externalIPs")) {
-    Ip(ips.Index(index++), ip.get<std::string>(), errors);
+    const Path at = ips.Index(index++);
+    const std::size_t before = errors->size();
+    Ip(at, ip.get<std::string>(), errors);
+    if (errors->size() == before) {
+      NoSpecialIp(at, ip.get<std::string>(), errors);
+    }
   }
 }
 

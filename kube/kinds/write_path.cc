@@ -47,6 +47,24 @@ void ValidateLabelsAndAnnotations(const Json& object, FieldErrors* errors) {
   }
 }
 
+// Owner references in the order in which Kubernetes declares their fields.
+std::string OwnersText(const Json& list) {
+  std::string out = "[";
+  for (const Json& owner : list) {
+    out += out.size() > 1 ? ",{" : "{";
+    bool first = true;
+    for (const char* field : {"apiVersion", "kind", "name", "uid", "controller",
+                              "blockOwnerDeletion"}) {
+      if (const Json* value = Find(owner, {field})) {
+        out.append(first ? "\"" : ",\"").append(field).append("\":").append(Dump(*value));
+        first = false;
+      }
+    }
+    out += "}";
+  }
+  return out + "]";
+}
+
 void ValidateOwners(const Json& object, FieldErrors* errors) {
   const Json* list = Find(object, {"metadata", "ownerReferences"});
   if (list == nullptr || !list->is_array()) {
@@ -78,7 +96,7 @@ void ValidateOwners(const Json& object, FieldErrors* errors) {
     if (owner.controller) {
       const std::string current = owner.kind + "/" + owner.name;
       if (!controller.empty()) {
-        errors->Invalid(path, *list,
+        errors->InvalidShown(path, OwnersText(*list),
                         "Only one reference can have Controller set to true. Found \"true\" in "
                         "references for " +
                             controller + " and " + current);
@@ -102,7 +120,7 @@ std::vector<std::string> FinalizersOf(const Json& object) {
   return out;
 }
 
-void ValidateFinalizers(const Json& object, FieldErrors* errors) {
+void ValidateFinalizers(const Kind& kind, const Json& object, FieldErrors* errors) {
   const FieldPath path = kMetadata.Child("finalizers");
   const std::vector<std::string> finalizers = FinalizersOf(object);
   for (const std::string& finalizer : finalizers) {
@@ -114,6 +132,14 @@ void ValidateFinalizers(const Json& object, FieldErrors* errors) {
   if (has("orphan") && has("foregroundDeletion")) {
     errors->Invalid(path, Json(finalizers),
                     "finalizer foregroundDeletion and orphan cannot be both set");
+  }
+  for (std::size_t i = 0; !kind.is_custom && i < finalizers.size(); ++i) {
+    const std::string& name = finalizers[i];
+    const bool standard = name == "kubernetes" || name == "orphan" || name == "foregroundDeletion";
+    if (name.find('/') == std::string::npos && !standard) {
+      errors->Invalid(path.Index(i), name,
+                      "name is neither a standard finalizer name nor is it fully qualified");
+    }
   }
 }
 
@@ -231,7 +257,7 @@ void ValidateObjectMeta(const Kind& kind, const Json& object, FieldErrors* error
   }
   ValidateLabelsAndAnnotations(object, errors);
   ValidateOwners(object, errors);
-  ValidateFinalizers(object, errors);
+  ValidateFinalizers(kind, object, errors);
 }
 
 void ValidateObjectMetaUpdate(const Json& object, const Json& old, FieldErrors* errors) {
@@ -275,8 +301,12 @@ Result<void> BeforeCreate(const Kind& kind, const WriteContext& context, Json* o
   }
   SUBLET_RETURN_IF_ERROR(CheckNamespace(kind, context, &metadata));
   for (const char* field : {"deletionTimestamp", "deletionGracePeriodSeconds", "selfLink",
-                            "resourceVersion", "generation"}) {
+                            "resourceVersion"}) {
     EraseMember(&metadata, field);
+  }
+  // Kinds that do not count generations keep what the client says.
+  if (kind.has_generation || kind.generation_starts_absent) {
+    EraseMember(&metadata, "generation");
   }
   metadata["uid"] = RandomUuid();
   metadata["creationTimestamp"] = FormatTime(context.now);
@@ -344,7 +374,16 @@ Result<void> BeforeUpdate(const Kind& kind, const WriteContext& context,
     }
   }
   FieldErrors errors;
+  // Twice: the generic step and then each kind's own look at metadata; the causes say so.
   ValidateObjectMetaUpdate(*object, old, &errors);
+  ValidateObjectMetaUpdate(*object, old, &errors);
+  // These kinds judge the whole object again, its metadata included.
+  if (subresource.empty() && kind.gvk.group.empty() &&
+      (kind.gvk.kind == "ConfigMap" || kind.gvk.kind == "Secret")) {
+    for (int times = kind.gvk.kind == "ConfigMap" ? 2 : 1; times > 0; --times) {
+      ValidateObjectMeta(kind, *object, &errors);
+    }
+  }
   if (subresource == "status") {
     kind.strategy->ValidateStatusUpdate(*object, old, &errors);
   } else if (subresource.empty()) {
