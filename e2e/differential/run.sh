@@ -2,7 +2,7 @@
 # The same requests to upstream's kube-apiserver 1.36.1 and to `sublet serve --api-only`: codes,
 # messages, warnings and bodies are equal, but for the entries of allowed.json. Under --full only:
 # upstream is 119 MB of Go. Needs SUBLET_BIN; SUBLET_UPSTREAM names a folder with kube-apiserver, or
-# e2e/upstream/build.sh makes one in .cache/upstream. Arguments go to run.py (--only TEXT, --width N).
+# e2e/upstream/build.sh makes one in build/upstream. Arguments go to run.py (--only TEXT, --width N).
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 if [ -z "${SUBLET_FULL:-}" ]; then
@@ -11,7 +11,7 @@ if [ -z "${SUBLET_FULL:-}" ]; then
   exit 0
 fi
 bin=${SUBLET_BIN:?path of the sublet executable}
-upstream=${SUBLET_UPSTREAM:-$here/../../.cache/upstream}
+upstream=${SUBLET_UPSTREAM:-$here/../../build/upstream}
 [ -x "$upstream/kube-apiserver" ] || "$here/../upstream/build.sh" "$upstream" server || exit 1
 work=$(mktemp -d)
 pids=()
