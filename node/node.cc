@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -58,6 +59,24 @@ std::string InstanceOf(const NodeOptions& options) {
   return (options.node_name.empty() ? DefaultNodeName() : options.node_name) + id;
 }
 
+// Sends SIGKILL to a container's process without the engine: its own way takes 0.2 s of waiting.
+void KillNow(ContainerEngine& engine, const std::string& id) {
+  const auto state = engine.Inspect(id);
+  if (!state.ok() || state->pid <= 0) {
+    return;
+  }
+  const int pidfd = static_cast<int>(::syscall(SYS_pidfd_open, state->pid, 0));
+  if (pidfd < 0) {
+    return;
+  }
+  // The descriptor holds the process; the cgroup's name says that the number was not given away before.
+  if (ReadFile("/proc/" + std::to_string(state->pid) + "/cgroup", 16384).find(id) !=
+      std::string::npos) {
+    ::syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, nullptr, 0);
+  }
+  ::close(pidfd);
+}
+
 // Removes all containers of the agent, several at once.
 Result<void> RemoveContainers(ContainerEngine& engine, const std::string& instance) {
   SUBLET_TRY(const auto list, engine.List(kLabelNode, instance));
@@ -71,11 +90,14 @@ Result<void> RemoveContainers(ContainerEngine& engine, const std::string& instan
       }
     }
   }
+  for (const std::string& id : ids) {
+    KillNow(engine, id);
+  }
   std::atomic<std::size_t> next{0};
   Mutex mutex;
   Result<void> result;
   std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&] {
       ::pthread_setname_np(::pthread_self(), "cleanup");
       for (std::size_t at = next.fetch_add(1); at < ids.size(); at = next.fetch_add(1)) {

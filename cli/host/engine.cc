@@ -97,7 +97,27 @@ Result<EngineChoice> StartPodman(const std::string& podman, const std::string& d
   return Timeout("podman's service did not start:\n" + Tail(directory + "/../logs/engine.log", 5));
 }
 
+Result<EngineChoice> OwnPodman(const std::string& directory) {
+  const std::string podman = FindProgram("podman");
+  if (podman.empty()) {
+    return Status(Reason::kNotFound, "no container engine found; run: apt-get install podman runc");
+  }
+  if (FindProgram("runc").empty()) {
+    return Status(Reason::kNotFound,
+                  "podman is here, its runtime runc is not; run: apt-get install runc");
+  }
+  return StartPodman(podman, directory);
+}
+
 }  // namespace
+
+Result<EngineChoice> RestartEngine(const std::string& directory, bool rebooted) {
+  if (rebooted) {
+    // Podman takes a boot for a new one when this state, which elsewhere lies on tmpfs, is gone.
+    RunProcess({"rm", "-rf", directory + "/libpod-run", directory + "/run"}, {}, "/dev/null");
+  }
+  return OwnPodman(directory);
+}
 
 Result<EngineChoice> ChooseEngine(const std::string& wanted, const std::string& directory) {
   const char* preset = std::getenv("SUBLET_ENGINE_SOCKET");
@@ -121,19 +141,12 @@ Result<EngineChoice> ChooseEngine(const std::string& wanted, const std::string& 
       }
     }
   }
-  const std::string podman = FindProgram("podman");
-  if (wanted != "docker" && !podman.empty()) {
-    if (FindProgram("runc").empty()) {
-      return Status(Reason::kNotFound,
-                    "podman is here, its runtime runc is not; run: apt-get install runc");
-    }
-    return StartPodman(podman, directory);
+  if (wanted == "docker") {
+    return Status(Reason::kNotFound,
+                  "no Docker engine answers at /var/run/docker.sock; run: apt-get install "
+                  "docker.io, and start it");
   }
-  return Status(Reason::kNotFound,
-                wanted == "docker"
-                    ? "no Docker engine answers at /var/run/docker.sock; run: apt-get install "
-                      "docker.io, and start it"
-                    : "no container engine found; run: apt-get install podman runc");
+  return OwnPodman(directory);
 }
 
 }  // namespace sublet::cli

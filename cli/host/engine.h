@@ -22,4 +22,9 @@ struct EngineChoice {
 // its state under `directory`. Errors: NotFound naming the package to install; Timeout.
 Result<EngineChoice> ChooseEngine(const std::string& wanted, const std::string& directory);
 
+// Starts the Podman service that ChooseEngine once started in `directory` again; its containers go on.
+// `rebooted`: nothing of it can be running, and what it noted as running is forgotten.
+// Errors: as ChooseEngine.
+Result<EngineChoice> RestartEngine(const std::string& directory, bool rebooted);
+
 }  // namespace sublet::cli

@@ -1,6 +1,7 @@
 #include "cli/host/host_command.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -108,14 +109,21 @@ std::vector<std::string> NodeCommand(const HostState& state, bool cleanup) {
   return command;
 }
 
-// Stops what runs, newest first, the engine last; then what the agent left on the machine goes.
+// Stops what runs, all at once and the engine last; then what the agent left on the machine goes.
+// A part that does not end at once is killed: each survives that, and what it holds is given up here.
 void TearDown(const HostState& state) {
   Process engine;
+  for (const Process& process : state.processes) {
+    if (process.name == "engine") {
+      engine = process;
+    } else if (IsAlive(process)) {
+      kill(static_cast<pid_t>(process.pid), SIGTERM);
+    }
+  }
+  const Deadline deadline = After(std::chrono::milliseconds(300));
   for (auto process = state.processes.rbegin(); process != state.processes.rend(); ++process) {
-    if (process->name == "engine") {
-      engine = *process;
-    } else {
-      StopProcess(*process, After(std::chrono::seconds(8)));
+    if (process->name != "engine") {
+      StopProcess(*process, deadline);
     }
   }
   if (!state.engine_socket.empty() && access(state.engine_socket.c_str(), F_OK) == 0) {
@@ -156,7 +164,7 @@ class Up {
 
  private:
   // Starts again what has ended of a host that was up, and leaves the rest and all pods alone. False
-  // when that does not make it whole (a reboot took the engine's state, an up was cut short).
+  // when that does not make it whole (an up was cut short).
   bool Repair(const HostState& old) {
     const auto alive = [&](std::string_view name) {
       return std::any_of(old.processes.begin(), old.processes.end(), [&](const Process& process) {
@@ -167,13 +175,18 @@ class Up {
       return std::any_of(old.processes.begin(), old.processes.end(),
                          [&](const Process& process) { return process.name == name; });
     };
-    if (!known("serve") || !known("node") || access(KubeconfigFile().c_str(), F_OK) != 0 ||
-        (known("engine") && !alive("engine"))) {
+    if (!known("serve") || !known("node") || access(KubeconfigFile().c_str(), F_OK) != 0) {
       return false;
     }
     state_ = old;
     std::erase_if(state_.processes, [](const Process& process) { return !IsAlive(process); });
     const auto repaired = [&]() -> Result<void> {
+      if (known("engine") && !alive("engine")) {
+        progress_.Begin("container engine serves again");
+        SUBLET_TRY(const EngineChoice engine,
+                   RestartEngine(HostDirectory() + "/engine", old.boot_id != BootId()));
+        SUBLET_RETURN_IF_ERROR(Remember(engine.process));
+      }
       if (!alive("serve")) {
         progress_.Begin("control plane serves again");
         SUBLET_RETURN_IF_ERROR(StartServe());
@@ -186,7 +199,8 @@ class Up {
         progress_.Begin("node agent runs again");
         SUBLET_RETURN_IF_ERROR(StartOne("node", NodeCommand(state_, false)));
       }
-      if (known("nodes") && !alive("nodes") && flags_.nodes > 0) {
+      if (known("nodes") && !alive("nodes")) {
+        progress_.Begin(std::to_string(state_.nodes) + " simulated nodes again");
         SUBLET_RETURN_IF_ERROR(StartNodes());
       }
       SUBLET_RETURN_IF_ERROR(WaitForNode());
@@ -202,6 +216,7 @@ class Up {
     state_.version = std::string(kVersion);
     state_.port = static_cast<std::uint16_t>(flags_.port);
     state_.gpus = flags_.gpus;
+    state_.nodes = flags_.nodes;
     progress_.Begin("container engine answers");
     SUBLET_TRY(EngineChoice engine, ChooseEngine(flags_.engine, HostDirectory() + "/engine"));
     state_.engine_socket = engine.socket;
@@ -236,7 +251,7 @@ class Up {
   }
 
   Result<void> StartNodes() {
-    return StartOne("nodes", {OwnPath(), "node", "--simulate=" + std::to_string(flags_.nodes),
+    return StartOne("nodes", {OwnPath(), "node", "--simulate=" + std::to_string(state_.nodes),
                               "--kubeconfig=" + KubeconfigFile()});
   }
 

@@ -37,6 +37,13 @@ std::string HostDirectory() {
   return path;
 }
 
+std::string BootId() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(file, id);
+  return id;
+}
+
 std::optional<HostState> LoadHostState() {
   std::ifstream file(StateFile());
   if (!file) {
@@ -52,7 +59,9 @@ std::optional<HostState> LoadHostState() {
   state.engine_socket = kube::FindString(*json, {"engineSocket"});
   state.port = static_cast<std::uint16_t>(kube::FindInt(*json, {"port"}));
   state.gpus = kube::FindInt(*json, {"gpus"});
+  state.nodes = kube::FindInt(*json, {"nodes"});
   state.version = kube::FindString(*json, {"version"});
+  state.boot_id = kube::FindString(*json, {"bootId"});
   for (const Json& process : json->value("processes", Json::array())) {
     state.processes.push_back(
         {std::string(kube::FindString(process, {"name"})), kube::FindInt(process, {"pid"}),
@@ -65,7 +74,9 @@ Result<void> SaveHostState(const HostState& state) {
   Json json = {{"engineSocket", state.engine_socket},
                {"port", state.port},
                {"gpus", state.gpus},
+               {"nodes", state.nodes},
                {"version", state.version},
+               {"bootId", BootId()},
                {"processes", Json::array()}};
   for (const Process& process : state.processes) {
     json["processes"].push_back(

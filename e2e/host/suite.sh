@@ -295,6 +295,36 @@ leftovers() {  # what a host may leave on the machine, one per line; nothing is 
   true
 }
 
+# The engine that `host up` starts itself where none is running: killed, and lost in a reboot.
+own_engine() {
+  local id pid
+  check "up with an engine of its own" "is up" env -u SUBLET_ENGINE_SOCKET "$bin" host up --engine podman --nodes 2
+  SUBLET_ENGINE_SOCKET=$XDG_STATE_HOME/sublet/host/engine/podman.sock "$here/load_busybox.sh" sublet.test/busybox:1
+  eventually $k get serviceaccount default
+  check "a pod there" "condition met" bash -c "$k run lasting --image=sublet.test/busybox:1 --overrides='{\"spec\":{\"nodeName\":\"sublet-host\"}}' -- sleep 100000 >/dev/null &&
+    $k wait --for=condition=Ready pod/lasting --timeout=60s"
+  id=$(pod_field lasting '{.status.containerStatuses[0].containerID}')
+  kill -9 "$(process engine)"
+  check "up after the engine was killed" "container engine serves again" env -u SUBLET_ENGINE_SOCKET "$bin" host up
+  check "its pod was not touched" "$id" pod_field lasting '{.status.containerStatuses[0].containerID}'
+  # As after a reboot: no process, link, rule or mount is left, and the kernel has another boot id.
+  for pid in $(process serve) $(process node) $(process nodes) $(process engine) $(grep -l "$work/state" /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3) \
+    $(grep -ls libpod- /proc/[0-9]*/cgroup | cut -d/ -f3); do
+    grep -qs "$(readlink /proc/self/ns/net)" <(readlink /proc/"$pid"/ns/net /proc/"$(cut -d' ' -f4 /proc/"$pid"/stat 2>/dev/null)"/ns/net 2>/dev/null) &&
+      kill -9 "$pid" 2>/dev/null
+  done
+  ip -br link | grep -oE '^(slt[0-9a-f]+|sublet0)' | xargs -r -n 1 ip link del 2>/dev/null
+  nft delete table ip sublet
+  awk -v d="$work" 'index($5, d) == 1 {print $5}' /proc/self/mountinfo | sort -r | xargs -r umount -l
+  sed -i 's/"bootId": "[^"]*"/"bootId": "another"/' "$XDG_STATE_HOME/sublet/host/host.json"
+  check "up after a reboot" "is up" env -u SUBLET_ENGINE_SOCKET "$bin" host up
+  within "its pod runs again" "1 true" pod_field lasting '{.status.containerStatuses[0].restartCount} {.status.containerStatuses[0].ready}'
+  check "and answers" back $k exec lasting -- echo back
+  within "its simulated nodes too" "sim-1 True" $k get nodes -o 'jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready")].status} {end}'
+  check "down with an engine of its own" "gone" "$bin" host down
+  check "which leaves nothing either, its engine included" "nothing" bash -c "$(declare -f leftovers); work=$work k=$k; [ -z \"\$(leftovers)\" ] && echo nothing || leftovers"
+}
+
 lifecycle() {
   check "a second up changes nothing" "up already" "$bin" host up
   check "status" "answers" "$bin" host status
@@ -308,6 +338,7 @@ lifecycle() {
   check "down leaves nothing" "nothing" bash -c "$(declare -f leftovers); work=$work k=$k; [ -z \"\$(leftovers)\" ] && echo nothing || leftovers"
   check "a second down has nothing to do" "nothing to do" "$bin" host down
   refuse "up on a socket that nobody serves" "no container engine" env SUBLET_ENGINE_SOCKET=/no/such.sock "$bin" host up
+  own_engine
   # A half-finished up: killed in the middle, at a different step each time.
   local i
   for i in 0.05 0.2 0.4; do
