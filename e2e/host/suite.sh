@@ -310,7 +310,7 @@ own_engine() {
   # As after a reboot: no process, link, rule or mount is left, and the kernel has another boot id.
   for pid in $(process serve) $(process node) $(process nodes) $(process engine) $(grep -l "$work/state" /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3) \
     $(grep -ls libpod- /proc/[0-9]*/cgroup | cut -d/ -f3); do
-    grep -qs "$(readlink /proc/self/ns/net)" <(readlink /proc/"$pid"/ns/net /proc/"$(cut -d' ' -f4 /proc/"$pid"/stat 2>/dev/null)"/ns/net 2>/dev/null) &&
+    grep -qsF "$(readlink /proc/self/ns/net)" <(readlink /proc/"$pid"/ns/net /proc/"$(cut -d' ' -f4 /proc/"$pid"/stat 2>/dev/null)"/ns/net 2>/dev/null) &&
       kill -9 "$pid" 2>/dev/null
   done
   ip -br link | grep -oE '^(slt[0-9a-f]+|sublet0)' | xargs -r -n 1 ip link del 2>/dev/null

@@ -319,6 +319,23 @@ TEST_F(LogTest, TailsAcrossBlocks) {
   EXPECT_EQ(TailOfLog(folder_.path() + "/log", 2, 100), "line 19998\nline 19999");
 }
 
+TEST(Status, AContainerTheEngineForgotIsShownAsEndedAndItsCountGoesOn) {
+  const auto plan = Plan(kPod);
+  const std::string name = plan->containers[0].name;
+  const Json before = {{"phase", "Running"},
+                       {"containerStatuses",
+                        {{{"name", name},
+                          {"restartCount", 2},
+                          {"containerID", "podman://gone"},
+                          {"state", {{"running", Json::object()}}}}}}};
+  const Json status = MakePodStatus(*plan, PodRecord(), before, StatusContext());
+  const Json& shown = status["containerStatuses"][0];
+  EXPECT_EQ(shown["lastState"]["terminated"]["reason"], "ContainerStatusUnknown") << shown.dump();
+  EXPECT_EQ(shown["restartCount"], 2);
+  EXPECT_EQ(MakePodStatus(*plan, PodRecord(), status, StatusContext())["containerStatuses"][0]["lastState"],
+            shown["lastState"]);
+}
+
 TEST(StopControl, WakesForAShorterGraceNotForTheSameAgain) {
   const MonotonicTime began = std::chrono::steady_clock::now();
   StopControl control(began + std::chrono::milliseconds(10020));

@@ -177,10 +177,20 @@ class Builder {
       out["restartCount"] = FindInt(*old, {"restartCount"});
       out["imageID"] = FindString(*old, {"imageID"});
     }
-    if (state.previous) {
+    if (!state.current && old != nullptr && Find(*old, {"state", "running"}) != nullptr) {
+      // The engine has forgotten it, in a reboot perhaps.
+      out["lastState"] = {
+          {"terminated",
+           {{"exitCode", 137},
+            {"reason", "ContainerStatusUnknown"},
+            {"message",
+             "The container could not be located when the pod was deleted.  The container used to "
+             "be Running"}}}};
+    } else if (state.previous) {
       out["lastState"] = TerminatedState(*state.previous, context_.runtime_name);
     } else if (old != nullptr && Find(*old, {"lastState"}) != nullptr &&
-               FindInt(*old, {"restartCount"}) == out["restartCount"].get<std::int64_t>()) {
+               (FindInt(*old, {"restartCount"}) == out["restartCount"].get<std::int64_t>() ||
+                FindString(*old, {"containerID"}).empty())) {
       out["lastState"] = *Find(*old, {"lastState"});
     }
     PutState(container, state, old, &out);

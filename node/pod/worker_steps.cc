@@ -111,7 +111,8 @@ void PodWorker::StartOne(const ContainerPlan& container) {
   } else if (const kube::Json* list = kube::Find(*status_, {"containerStatuses"})) {
     // The engine has forgotten an earlier run that the API server still shows.
     for (const kube::Json& status : *list) {
-      if (kube::FindString(status, {"name"}) == name && kube::Find(status, {"containerID"})) {
+      if (kube::FindString(status, {"name"}) == name &&
+          (kube::Find(status, {"containerID"}) || kube::Find(status, {"lastState", "terminated"}))) {
         attempt = static_cast<int>(kube::FindInt(status, {"restartCount"})) + 1;
       }
     }
