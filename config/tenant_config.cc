@@ -106,14 +106,23 @@ std::string ReadReplications(const YAML::Node& node, std::vector<Replication>& o
 }
 
 std::string ReadProfiles(const YAML::Node& node, std::vector<SchedulerProfile>& out) {
+  constexpr const char* kWanted = "must be a list of {schedulerName, profile, arguments}";
   if (!node.IsSequence()) {
-    return "must be a list of {schedulerName, profile}";
+    return kWanted;
   }
   for (const auto& item : node) {
-    if (!item.IsMap() || !item["schedulerName"] || !item["profile"] || item.size() != 2) {
-      return "must be a list of {schedulerName, profile}";
+    const bool arguments = item.IsMap() && item["arguments"];
+    if (!item.IsMap() || !item["schedulerName"] || !item["profile"] ||
+        item.size() != (arguments ? 3U : 2U) || (arguments && !item["arguments"].IsMap())) {
+      return kWanted;
     }
     SchedulerProfile profile;
+    for (const auto& argument : item["arguments"]) {
+      if (!argument.second.IsScalar()) {
+        return "argument " + argument.first.Scalar() + " must be a single value";
+      }
+      profile.arguments[argument.first.Scalar()] = argument.second.Scalar();
+    }
     profile.scheduler_name = item["schedulerName"].Scalar();
     if (auto wrong = ReadOneOf(item["profile"], profile.profile, KnownProfiles()); !wrong.empty()) {
       return "profile " + wrong;
@@ -188,7 +197,7 @@ const std::vector<Key>& Schema() {
        [](const N& n, C& c) { return ReadTexts(n, c.control_plane.extra_sans); }},
       {"controlPlane.scheduler.enabled", "bool", "the embedded scheduler; off: the host schedules (true)",
        [](const N& n, C& c) { return ReadBool(n, c.control_plane.scheduler_enabled); }},
-      {"controlPlane.scheduler.profiles", "list of {schedulerName, profile}", "behaviour per scheduler name; profiles: default, kai-0.7, kai-0.9, kai-0.13, kai-0.17",
+      {"controlPlane.scheduler.profiles", "list of {schedulerName, profile, arguments}", "behaviour per scheduler name; arguments as KAI names them, for example kValue; profiles: default, kai-0.7, kai-0.9, kai-0.13, kai-0.17",
        [](const N& n, C& c) { return ReadProfiles(n, c.control_plane.scheduler_profiles); }},
       {"controlPlane.scheduler.kai.enabled", "bool", "KAI's CRDs, queues and admission (true)",
        [](const N& n, C& c) { return ReadBool(n, c.control_plane.kai_crds); }},

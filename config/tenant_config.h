@@ -23,6 +23,8 @@ struct Enabled {
 struct SchedulerProfile {
   std::string scheduler_name;  // pods with this spec.schedulerName
   std::string profile;         // default, kai-0.7, kai-0.9, kai-0.13, kai-0.17
+  // KAI's names ("kValue", "placementStrategy.gpu"); the scheduler checks them at the start.
+  std::map<std::string, std::string> arguments;
 };
 
 struct Replication {

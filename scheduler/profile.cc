@@ -117,6 +117,15 @@ Result<Millis> Duration(const std::string& key, const std::string& value) {
   return static_cast<Millis>(sign * total);
 }
 
+bool IsAction(const std::string& name) {
+  for (Action action : {Action::kAllocate, Action::kConsolidation, Action::kReclaim, Action::kPreempt, Action::kStaleGang}) {
+    if (name == ActionName(action)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 void DropConsolidationIfSpread(Profile& profile) {
   // As KAI's operator does: consolidation would undo what spreading wants.
   if (profile.gpu == PlacementOrder::kSpread || profile.cpu == PlacementOrder::kSpread) {
@@ -191,6 +200,10 @@ Result<void> SetArgument(Profile& profile, const std::string& key, const std::st
   }
   if (key == "maxConsolidationPreemptees" || key == "searchSteps" ||
       key.compare(0, 20, "queueDepthPerAction.") == 0) {
+    if (key.compare(0, 20, "queueDepthPerAction.") == 0 && !IsAction(key.substr(20))) {
+      return Status(Reason::kInvalid, "scheduler argument " + key +
+                                          ": no such action; known: allocate, consolidation, reclaim, preempt, stalegangeviction");
+    }
     double amount = 0;
     SUBLET_RETURN_IF_ERROR(number(&amount, key == "maxConsolidationPreemptees" ? -1 : 1));
     if (amount != std::floor(amount) || amount > 1e12) {
@@ -205,7 +218,12 @@ Result<void> SetArgument(Profile& profile, const std::string& key, const std::st
     }
     return Ok();
   }
-  return Status(Reason::kInvalid, "unknown scheduler argument \"" + key + "\"");
+  return Status(Reason::kInvalid, "unknown scheduler argument \"" + key +
+                                      "\"; known: allowConsolidatingReclaim, backfill, defaultStalenessGracePeriod, kValue, "
+                                      "maxConsolidationPreemptees, placementStrategy.cpu, placementStrategy.gpu, preemptMinRuntime, "
+                                      "queueDepthPerAction.ACTION, reclaimMinRuntime, reclaimResolveMethod, "
+                                      "relcaimerSaturationMultiplier, reserveAfter, respectDisruptionBudgets, searchSteps, "
+                                      "useSchedulingSignatures");
 }
 
 }  // namespace sublet::scheduler

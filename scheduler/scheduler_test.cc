@@ -74,7 +74,7 @@ TEST(ProfileTest, UnknownNamesAndValuesAreErrors) {
   EXPECT_EQ(profile.queue_depth.at("reclaim"), 7);
   for (const auto& [key, value] : std::vector<std::pair<std::string, std::string>>{
            {"kvalue", "1"}, {"kValue", "x"}, {"kValue", "-1"}, {"kValue", "nan"}, {"placementStrategy.gpu", "pack"},
-           {"preemptMinRuntime", "5"}, {"useSchedulingSignatures", "yes"}, {"searchSteps", "1.5"}}) {
+           {"preemptMinRuntime", "5"}, {"useSchedulingSignatures", "yes"}, {"searchSteps", "1.5"}, {"queueDepthPerAction.run", "5"}}) {
     EXPECT_FALSE(SetArgument(profile, key, value).ok()) << key << "=" << value;
   }
 }

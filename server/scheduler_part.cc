@@ -50,10 +50,10 @@ Result<std::vector<scheduler::Profile>> ProfilesOf(const config::TenantConfig& c
                        [name](const auto& row) { return row.scheduler_name == name; });
   };
   if (!named("default-scheduler")) {
-    rows.push_back({"default-scheduler", "default"});
+    rows.push_back({"default-scheduler", "default", {}});
   }
   if (config.control_plane.kai_crds && !named("kai-scheduler")) {
-    rows.push_back({"kai-scheduler", "kai-0.13"});
+    rows.push_back({"kai-scheduler", "kai-0.13", {}});
   }
   std::vector<scheduler::Profile> profiles;
   std::set<std::string> seen;
@@ -64,6 +64,9 @@ Result<std::vector<scheduler::Profile>> ProfilesOf(const config::TenantConfig& c
     }
     SUBLET_TRY(scheduler::Profile profile, scheduler::NamedProfile(row.profile));
     profile.scheduler_names = {row.scheduler_name};
+    for (const auto& [key, value] : row.arguments) {
+      SUBLET_RETURN_IF_ERROR(scheduler::SetArgument(profile, key, value));
+    }
     if (!profile.kube && !config.control_plane.kai_crds) {
       return BadRequest("controlPlane.scheduler.profiles: profile " + row.profile +
                         " needs controlPlane.scheduler.kai.enabled");

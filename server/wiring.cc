@@ -30,6 +30,7 @@
 #include "server/control_plane.h"
 #include "server/gpu_admission.h"
 #include "server/identity_endpoints.h"
+#include "server/kai_admission.h"
 #include "server/node_kubeconfig.h"
 #include "server/own_endpoints.h"
 #include "server/parts.h"
@@ -238,6 +239,9 @@ void Wiring::OpenApi() {
   };
   admission_ = MakeAdmissionChain(environment);
   admission_.Add(RbacEscalation(*authorizer_));
+  if (options_.config.control_plane.kai_crds) {
+    admission_.Add(KaiAdmission(environment));
+  }
   admission_.Add(GpuAdmission({options_.config.control_plane.gpu_enforce == "on" ? gpu::Enforce::kOn : gpu::Enforce::kOff,
                                options_.role == Role::kTenant}));
   flows_ = std::make_unique<FlowTable>(*store_, *catalog_->Get());

@@ -1,0 +1,166 @@
+#!/usr/bin/env bash
+# The scheduler as its users see it: kubectl against `sublet serve` with simulated nodes. Queues, gangs,
+# fractions, refusals, preemption and reclaim, explain, what-if, and a control plane that is killed in the
+# middle. Needs SUBLET_BIN and SUBLET_CLIENTS (tools/test.sh sets both). Each step is one line of output
+# and counts as one test; the closing line is "N passed, N failed, N skipped".
+set -uo pipefail
+bin=${SUBLET_BIN:?path of the sublet executable}
+clients=${SUBLET_CLIENTS:?folder with kubectl-1.36}
+work=$(mktemp -d)
+export KUBECONFIG=$work/kubeconfig HOME=$work/home
+mkdir -p "$HOME"
+passed=0 failed=0 server="" nodes=""
+k() { "$clients/kubectl-1.36" "$@"; }
+
+serve() {
+  "$bin" serve --data-dir "$work/data" --listen "127.0.0.1:${port:-0}" --role host \
+    --write-kubeconfig "$KUBECONFIG" >>"$work/serve.log" 2>&1 &
+  server=$!
+  for _ in $(seq 200); do
+    k get --raw /readyz >/dev/null 2>&1 && return 0
+    sleep 0.05
+  done
+  tail -n 20 "$work/serve.log"
+  return 1
+}
+stop() {
+  for process in $nodes $server; do
+    kill "$process" 2>/dev/null && wait "$process" 2>/dev/null
+  done
+}
+trap 'stop; rm -rf "$work"' EXIT
+
+pass() { passed=$((passed + 1)); printf 'ok    %s\n' "$1"; }
+fail() { failed=$((failed + 1)); printf 'FAIL  %s\n%s\n' "$1" "$2"; }
+check() {  # NAME WANTED COMMAND...: the command succeeds and its output contains WANTED
+  local name=$1 wanted=$2 out
+  shift 2
+  if out=$("$@" 2>&1) && [[ $out == *"$wanted"* ]]; then pass "$name"; else fail "$name" "$out"; fi
+}
+refuse() {  # NAME WANTED COMMAND...: the command fails and says WANTED
+  local name=$1 wanted=$2 out
+  shift 2
+  if ! out=$("$@" 2>&1) && [[ $out == *"$wanted"* ]]; then pass "$name"; else fail "$name" "$out"; fi
+}
+within() {  # NAME WANTED COMMAND...: as check, within ten seconds
+  local name=$1 wanted=$2 out="" end=$((SECONDS + 10))
+  shift 2
+  while [ $SECONDS -lt $end ]; do
+    if out=$("$@" 2>&1) && [[ $out == *"$wanted"* ]]; then pass "$name"; return; fi
+    sleep 0.1
+  done
+  fail "$name" "$out"
+}
+apply() { printf '%s\n' "$1" | k apply -f - ; }
+
+# queue NAME PARENT QUOTA [LIMIT]
+queue() {
+  apply "{apiVersion: scheduling.run.ai/v2, kind: Queue, metadata: {name: $1}, spec: {parentQueue: '$2', resources: {
+    gpu: {quota: $3, limit: ${4:--1}, overQuotaWeight: 1}, cpu: {quota: -1, limit: -1, overQuotaWeight: 1},
+    memory: {quota: -1, limit: -1, overQuotaWeight: 1}}}}"
+}
+# pod NAME QUEUE GPUS [ANNOTATION: VALUE] [PRIORITY CLASS] [more metadata]
+pod() {
+  local limits='' priority=''
+  [ "$3" != 0 ] && limits="limits: {nvidia.com/gpu: $3},"
+  [ -n "${5:-}" ] && priority="priorityClassName: $5,"
+  apply "{apiVersion: v1, kind: Pod, metadata: {name: $1, labels: {kai.scheduler/queue: $2}, annotations: {${4:-}}}, spec: {
+    schedulerName: kai-scheduler, $priority containers: [{name: main, image: x, resources: {$limits requests: {cpu: 100m}}}]}}"
+}
+phase() { k get pod "$1" -o 'jsonpath={.status.phase} {.spec.nodeName}'; }
+reason() { k get pod "$1" -o 'jsonpath={.status.conditions[?(@.type=="PodScheduled")].message}'; }
+
+serve || { echo "0 passed, 1 failed, 0 skipped"; exit 1; }
+port=$(k config view -o 'jsonpath={.clusters[0].cluster.server}' | sed 's/.*://')
+"$bin" node --simulate 2 --gpus 4 --kubeconfig "$KUBECONFIG" --log-level warn >"$work/node.log" 2>&1 &
+nodes=$!
+within "two simulated nodes" "nvidia.com/gpu" k get nodes -o 'jsonpath={.items[*].status.allocatable}'
+within "KAI's default queues stand" default-queue k get queues.scheduling.run.ai -o name
+within "the default namespace has its account" default k get serviceaccount -o name
+
+check "a parent queue" created queue org "" 8
+check "queue a, quota 4" created queue a org 4
+check "queue b, quota 4" created queue b org 4
+check "queue small, limit 1" created queue small org 1 1
+refuse "a queue with children stays" "child queues: a" k delete queue.scheduling.run.ai org
+refuse "a queue without resources" "spec.resources: Required" \
+  apply '{apiVersion: scheduling.run.ai/v2, kind: Queue, metadata: {name: bad}, spec: {parentQueue: org}}'
+
+for value in -0.5 NaN 1e308 '"0.5 "' 1.5 '""'; do
+  refuse "gpu-fraction $value is refused by field" "metadata.annotations[gpu-fraction]" pod bad a 0 "gpu-fraction: $([[ $value == \"* ]] && echo "$value" || echo "\"$value\"")"
+done
+refuse "gpu-memory -1 is refused by field" "metadata.annotations[gpu-memory]" pod bad a 0 'gpu-memory: "-1"'
+refuse "a fraction and a whole GPU" "cannot have both" pod bad a 1 'gpu-fraction: "0.5"'
+refuse "MPS without a fraction" "MPS" pod bad a 0 'mps: "true"'
+
+check "a pod with one GPU" created pod one a 1
+within "it runs" "Running sim-" phase one
+check "it has KAI's pod group" pg-one- k get pod one -o 'jsonpath={.metadata.annotations.pod-group-name}'
+within "its Scheduled event" "Successfully assigned" k get events --field-selector involvedObject.name=one,reason=Scheduled -o 'jsonpath={.items[*].message}'
+check "two halves" created pod half1 a 0 'gpu-fraction: "0.5"'
+check "of one device" created pod half2 a 0 'gpu-fraction: "0.5"'
+within "the first half runs" Running phase half1
+within "the second half runs" Running phase half2
+if [ "$(k get pod half1 -o 'jsonpath={.metadata.labels.runai-gpu-group} {.spec.nodeName}')" = "$(k get pod half2 -o 'jsonpath={.metadata.labels.runai-gpu-group} {.spec.nodeName}')" ]; then
+  pass "both on one device"; else fail "both on one device" "$(k get pods -o yaml)"; fi
+refuse "the fraction of a placed pod stays" "cannot be changed" k annotate --overwrite pod half1 gpu-fraction=0.1
+
+# A gang: a PodGroup with minMember 3 waits until all three are there.
+apply '{apiVersion: scheduling.run.ai/v2alpha2, kind: PodGroup, metadata: {name: gang, namespace: default}, spec: {minMember: 3, queue: b, priorityClassName: train}}' >/dev/null
+pod g1 b 1 'pod-group-name: gang' >/dev/null
+pod g2 b 1 'pod-group-name: gang' >/dev/null
+sleep 1
+check "two of three wait" Pending phase g1
+pod g3 b 1 'pod-group-name: gang' >/dev/null
+for name in g1 g2 g3; do within "then $name runs" Running phase $name; done
+
+# Limits, and why.
+pod big small 2 >/dev/null
+within "over the limit: the condition says it" "allowable limit of GPUs" reason big
+within "the pod group's condition names the rule" OverLimit k get podgroups.scheduling.run.ai -o 'jsonpath={.items[*].status.schedulingConditions[*].reasons[*].reason}'
+check "explain names the limit" "allowable limit" "$bin" scheduler explain pod/big
+check "explain proposes a change that was tried" "verified" "$bin" scheduler explain pod/big
+check "explain as JSON" '"queues"' "$bin" scheduler explain pod/big -o json
+check "the queue table" "small" "$bin" scheduler queues
+check "the queues as JSON" '"fairShare"' "$bin" scheduler queues -o json
+check "what if another pod came" "would run on" "$bin" scheduler whatif -f - <<< '{apiVersion: v1, kind: Pod, metadata: {name: next, namespace: default, labels: {kai.scheduler/queue: a}}, spec: {schedulerName: kai-scheduler, containers: [{name: main, image: x, resources: {limits: {nvidia.com/gpu: 1}}}]}}'
+check "nothing came of it" "" k get pods
+refuse "the pod of the question does not exist" NotFound k get pod next
+
+# Reclaim: a takes what is free beyond its quota, b gets its quota back.
+for i in 1 2 3; do pod "over$i" a 1 >/dev/null; done
+for i in 1 2 3; do within "over$i takes a free GPU" Running phase "over$i"; done
+check "b asks within its quota" created pod mine b 1
+within "b gets it" Running phase mine
+check "somebody of a left" Evict k get events -o 'jsonpath={.items[*].reason}'
+
+# Preemption inside a queue: build (100) goes before train (50).
+k delete pod big --now >/dev/null 2>&1
+pod low small 1 >/dev/null
+k delete pod one half1 half2 --now >/dev/null 2>&1
+within "a train pod runs" Running phase low
+pod high small 1 '' build >/dev/null
+within "a build pod takes its place" Running phase high
+
+# Restart in the middle: kill the control plane while pods are being placed.
+k delete pods --all --now >/dev/null 2>&1
+apply '{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 60, selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {schedulerName: kai-scheduler, containers: [{name: main, image: x, resources: {requests: {cpu: 10m}}}]}}}}' >/dev/null
+bound() { k get pods -l app=web -o 'jsonpath={range .items[?(@.spec.nodeName)]}{.metadata.uid}={.spec.nodeName}{"\n"}{end}' | sort; }
+for _ in $(seq 50); do [ "$(bound | grep -c =)" -gt 0 ] && break; sleep 0.02; done
+kill -9 "$server"; wait "$server" 2>/dev/null
+serve || fail "serve comes back" "$(tail "$work/serve.log")"
+before=$(bound)
+within "all 60 run after a restart" 60 sh -c "'$clients/kubectl-1.36' get pods -l app=web --field-selector status.phase=Running -o name | wc -l"
+after=$(bound)
+if [ -z "$(comm -23 <(echo "$before") <(echo "$after") | grep =)" ]; then pass "no pod lost its node or moved"; else fail "no pod lost its node or moved" "$(diff <(echo "$before") <(echo "$after"))"; fi
+if [ "$(k get events --field-selector reason=FailedBinding -o name | wc -l)" = 0 ]; then pass "no bind was refused"; else fail "no bind was refused" "$(k get events --field-selector reason=FailedBinding)"; fi
+
+refuse "an unknown argument stops the start" "unknown scheduler argument" sh -c "
+  printf 'controlPlane: {scheduler: {profiles: [{schedulerName: kai-scheduler, profile: kai-0.13, arguments: {kvalue: 1}}]}}\n' >'$work/bad.yaml'
+  timeout 20 '$bin' serve --data-dir '$work/other' --listen 127.0.0.1:0 --config '$work/bad.yaml'"
+refuse "an unknown profile stops the start" "kai-0.17" sh -c "
+  printf 'controlPlane: {scheduler: {profiles: [{schedulerName: kai-scheduler, profile: kai-9}]}}\n' >'$work/bad.yaml'
+  timeout 20 '$bin' serve --data-dir '$work/other' --listen 127.0.0.1:0 --config '$work/bad.yaml'"
+
+echo "$passed passed, $failed failed, 0 skipped"
+[ $failed -eq 0 ]
