@@ -49,7 +49,7 @@ bool Allocator::Place(Statement& statement, const std::vector<NodeId>& nodes, co
   Quota asked{};
   for (TaskId id : tasks) {
     Add(asked, state.task(id).shape->quota, 1);
-    asked[kGpu] += state.task(id).dra;
+    asked[kGpu] += state.task(id).dra_quota;
   }
   JobFailure failure;
   if (!session_.profile.kube && OverCapacity(job, asked, true, &failure)) {

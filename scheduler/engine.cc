@@ -216,6 +216,7 @@ void Engine::CollectVerdicts(Session& session, CycleResult* result) {
       continue;
     }
     std::string text = DetailedMessage(job.failures);
+    job.gave_up = job.scheduling_backoff == 1;
     if (text == job.reported) {
       continue;
     }
@@ -229,6 +230,15 @@ void Engine::CollectVerdicts(Session& session, CycleResult* result) {
     for (const auto& [task, message] : job.task_failures) {
       const Task& t = state_.task(task);
       verdict.pods.push_back({t.uid, t.ns, t.name, message});
+    }
+    // What the group as a whole is refused for is told to each of its waiting pods.
+    for (const PodSet& set : job.pod_sets) {
+      for (TaskId member : set.tasks) {
+        const Task& t = state_.task(member);
+        if (t.status == Status::kPending && !job.task_failures.contains(member)) {
+          verdict.pods.push_back({t.uid, t.ns, t.name, ""});
+        }
+      }
     }
     result->verdicts.push_back(std::move(verdict));
   }
@@ -350,10 +360,24 @@ std::optional<Explanation> Engine::Explain(const std::string& uid, Millis now) {
     }
     out.nodes.push_back(std::move(row));
   }
+  for (NodeId node : state_.NodesByName()) {
+    const Node& at = state_.nodes[static_cast<std::size_t>(node)];
+    for (TaskId holder : std::set<TaskId>(at.tasks.begin(), at.tasks.end())) {
+      const Task& held = state_.task(holder);
+      if (held.accepted[kGpu] <= 0 || held.job == kNone || out.holders.size() >= Explanation::kHoldersMax) {
+        continue;
+      }
+      const Job& of = state_.job(held.job);
+      out.holders.push_back({at.spec.name, held.ns, held.name, of.queue_name, held.accepted[kGpu], of.priority, of.preemptible});
+    }
+  }
   if (!profile.kube && !job.from_spec) {
     out.dominant = task.group_key.empty() ? "the pod belongs to no PodGroup yet" : "PodGroup " + task.group_key + " does not exist";
   } else if (!profile.kube && job.queue == kNone) {
     out.dominant = "queue \"" + job.queue_name + "\" does not exist";
+  } else if (job.gave_up) {
+    out.dominant = "its PodGroup has schedulingBackoff 1: one attempt failed, and it is not tried again before the PodGroup changes" +
+                   (job.failures.empty() ? "" : ". The attempt: " + job.failures.back().message);
   } else if (!ReadyForScheduling(job)) {
     out.dominant = "the gang is waiting for pods that are not created yet";
   } else if (!task.unschedulable_reason.empty()) {

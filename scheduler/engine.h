@@ -64,6 +64,14 @@ struct Explanation {
     Fixed idle{}, releasing{};
   };
   std::vector<NodeRow> nodes;
+  struct Holder {                     // a pod that holds devices, on a node that does not fit
+    std::string node, ns, name, queue;
+    std::int64_t gpu_milli = 0;
+    int priority = 0;
+    bool preemptible = false;
+  };
+  std::vector<Holder> holders;        // by node; at most kHoldersMax
+  static constexpr std::size_t kHoldersMax = 200;
   std::vector<QueueView> queues;      // leaf to root
   std::vector<AttemptNote> attempts;  // reclaim, preempt, consolidation of the last cycle
   Quota request{};
@@ -122,6 +130,8 @@ class Engine {
   // Queues in tree order, with shares as of the last cycle.
   std::vector<QueueView> Queues();
   Snapshot Export() const;
+  // One pod of it; nullopt when there is none.
+  std::optional<PodSpec> ExportPod(const std::string& uid) const;
   // An engine with the same profiles and objects, to try something on.
   std::unique_ptr<Engine> Clone() const;
 

@@ -416,7 +416,7 @@ void RunPreempt(Session& session, TopologyCache& topologies) {
     Quota asked{};
     for (TaskId id : Batch(state, *view, true)) {
       Add(asked, state.task(id).shape->quota, 1);
-      asked[kGpu] += state.task(id).dra;
+      asked[kGpu] += state.task(id).dra_quota;
     }
     JobFailure failure;
     if (allocator.OverCapacity(job, asked, false, &failure)) {

@@ -124,4 +124,9 @@ Snapshot Engine::Export() const {
   return out;
 }
 
+std::optional<PodSpec> Engine::ExportPod(const std::string& uid) const {
+  const TaskId id = state_.FindTask(uid);
+  return id == kNone ? std::nullopt : std::optional(PodOf(state_, state_.task(id)));
+}
+
 }  // namespace sublet::scheduler

@@ -23,7 +23,7 @@ JobView JobView::Part(const State& state, JobId id, const std::vector<TaskId>& m
     view.active[set] += ActiveAllocated(task.status) ? 1 : 0;
     if (CountsForQuota(task.status)) {
       Add(view.held, task.shape->quota, 1);
-      view.held[kGpu] += task.dra;
+      view.held[kGpu] += task.dra_quota;
     }
   }
   for (std::size_t i = 0; i < view.tasks.size(); ++i) {
@@ -223,7 +223,7 @@ Quota BatchRequest(const State& state, const JobView& view) {
   for (TaskId id : ComputeBatch(state, view, true)) {
     const Task& task = state.task(id);
     Add(sum, task.shape->quota, 1);
-    sum[kGpu] += task.dra;
+    sum[kGpu] += task.dra_quota;
     if (task.shape->request.gpu == GpuKind::kMemory) {
       sum[kGpu] += task.shape->request.gpu_count * task.shape->request.gpu_memory_mib * kDevice / state.MinGpuMemory();
     }
@@ -319,6 +319,9 @@ bool GangSatisfied(const Job& job) {
 }
 
 bool ReadyForScheduling(const Job& job) {
+  if (job.gave_up) {
+    return false;
+  }
   return TreeSatisfied(job, 0, [&](int set) {
     const PodSet& pods = job.pod_sets[static_cast<std::size_t>(set)];
     return pods.alive - pods.gated >= pods.min_available;

@@ -155,6 +155,59 @@ TEST(EngineTest, TheVerdictSaysWhyOnce) {
   EXPECT_THAT(explained->nodes[0].reason, HasSubstr("GPUs"));
 }
 
+TEST(EngineTest, AGroupWithBackOffIsTriedOnce) {
+  Cluster c(*NamedProfile("kai-0.13"), 1);
+  PodGroupSpec group = MakeGroup("x", "a", 1);
+  group.scheduling_backoff = 1;
+  c.Add(group, {MakePod("x", 0, 2)});
+  CycleResult result = c.engine.Run(kNow);
+  ASSERT_EQ(result.verdicts.size(), 1u);
+  ASSERT_EQ(result.verdicts[0].pods.size(), 1u);
+  c.engine.Apply(MakeNode("n2", 2));
+  EXPECT_EQ(DecisionText(c.engine.Run(kNow + 1)), "");
+  EXPECT_THAT(c.engine.Explain("x-0", kNow + 2)->dominant, HasSubstr("schedulingBackoff 1"));
+  c.engine.Apply(group);  // somebody touched it
+  EXPECT_EQ(DecisionText(c.engine.Run(kNow + 3)), "bind x-0 n2\n");
+}
+
+TEST(EngineTest, ALimitIsToldToThePods) {
+  Cluster c;
+  QueueSpec limited = MakeQueue("a", "root", 1);
+  limited.gpu.limit = 0;
+  c.engine.Apply(limited);
+  c.Add(MakeGroup("x", "a", 1), {MakePod("x", 0, 1)});
+  const CycleResult result = c.engine.Run(kNow);
+  ASSERT_EQ(result.verdicts.size(), 1u);
+  ASSERT_EQ(result.verdicts[0].pods.size(), 1u);
+  EXPECT_EQ(result.verdicts[0].pods[0].uid, "x-0");
+  EXPECT_THAT(result.verdicts[0].message, HasSubstr("allowable limit of GPUs"));
+}
+
+TEST(EngineTest, DeviceClaimsCountInQuotasFrom013On) {
+  for (const char* name : {"kai-0.9", "kai-0.13"}) {
+    Engine engine({*NamedProfile(name)});
+    NodeSpec node = MakeNode("n1", 4);
+    node.dra_gpus = 4;
+    engine.Apply(node);
+    engine.Apply(DeviceSlice{"s", "gpu.example.com", "n1", "n1", {"d0", "d1", "d2", "d3"}});
+    QueueSpec queue = MakeQueue("a", "", kUnlimited);
+    queue.gpu.limit = 1;
+    engine.Apply(queue);
+    ClaimSpec claim;
+    claim.ns = "t";
+    claim.name = "two";
+    claim.queue_label = "a";
+    claim.device_class = "gpu.example.com";
+    claim.count = 2;
+    engine.Apply(claim);
+    engine.Apply(MakeGroup("x", "a", 1));
+    PodSpec pod = MakePod("x", 0, 0);
+    pod.claims = {"two"};
+    engine.Apply(pod);
+    EXPECT_EQ(DecisionText(engine.Run(kNow)), std::string(name) == "kai-0.9" ? "bind x-0 n1\n" : "") << name;
+  }
+}
+
 TEST(EngineTest, TheOnlyTimerIsTheReturnedTime) {
   Profile profile = *NamedProfile("kai-0.13");
   profile.reclaim_min_runtime = 60'000;

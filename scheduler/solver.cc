@@ -317,8 +317,9 @@ bool Solver::TryScenario(Search& search, Statement& statement) {
     if (outcome.valid) {
       return true;
     }
-    if (outcome.simulated) {
-      // Placed, but against the rules: other nodes of the same victim are not tried.
+    if (outcome.simulated && !session_.profile.smart_search) {
+      // Placed, but against the rules: other nodes of the same victim are not tried. KAI from 0.16 on
+      // tries them (a sibling that may be reclaimed stands on another node).
       search.opened.insert(opened.begin(), opened.end());
       statement.Discard();
       return false;

@@ -96,7 +96,7 @@ void State::SetStatus(TaskId id, Status status) {
     j.succeeded += s == Status::kSucceeded ? sign : 0;
     if (CountsForQuota(s)) {
       Add(j.held, t.shape->quota, sign);
-      j.held[kGpu] += sign * t.dra;
+      j.held[kGpu] += sign * t.dra_quota;
     }
   };
   count(old, -1);
@@ -139,7 +139,7 @@ Quota State::AcceptedOn(const Task& t, const Node& node) const {
   if (t.shape->request.gpu == GpuKind::kMemory) {
     accepted[kGpu] += MemoryShare(t.shape->request.gpu_memory_mib, node.gpu_memory) * t.shape->request.gpu_count;
   }
-  accepted[kGpu] += t.dra;
+  accepted[kGpu] += t.dra_quota;
   return accepted;
 }
 
@@ -365,7 +365,7 @@ void State::RefreshRequest(TaskId id) {
     now = t.accepted;
   } else if (t.status == Status::kPending && t.shape != nullptr) {
     now = t.shape->quota;
-    now[kGpu] += t.dra;
+    now[kGpu] += t.dra_quota;
     if (t.shape->request.gpu == GpuKind::kMemory) {
       now[kGpu] += t.shape->request.gpu_count * t.shape->request.gpu_memory_mib * kDevice / MinGpuMemory();
     }

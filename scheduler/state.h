@@ -63,6 +63,7 @@ struct Task {
   std::vector<Placement> placements;
   Placement hidden;  // State::SetPresence
   std::int64_t dra = 0;  // GPUs through claims, thousandths
+  std::int64_t dra_quota = 0;   // what of them counts in quotas (State::count_dra)
   Quota accepted{};      // what it counts for where it is
   Quota counted{};       // what the queues' request holds of it
   std::optional<int> order_priority;
@@ -174,6 +175,7 @@ struct Job {
   Millis created = 0, last_start = 0, stale_since = 0, last_eviction = 0;
   std::optional<Millis> preemption_delay, staleness_grace;
   int scheduling_backoff = -1;
+  bool gave_up = false;  // scheduling_backoff 1: one attempt failed, the next comes with a change of the group
   bool optional_groups = false;  // some sub group needs only a part of its children
   int total = 0, active_allocated = 0, pending = 0, succeeded = 0, active_used = 0;
   std::int64_t memory_requests = 0;

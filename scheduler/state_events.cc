@@ -406,6 +406,7 @@ void State::UpsertPodGroup(const PodGroupSpec& spec, int profile) {
   j.preemption_delay = spec.preemption_delay;
   j.staleness_grace = spec.staleness_grace;
   j.scheduling_backoff = spec.scheduling_backoff;
+  j.gave_up = false;
   const bool preemptible = spec.preemptibility.empty() ? spec.priority < 100 : spec.preemptibility == "preemptible";
   if (j.preemptible != preemptible || j.queue_name != spec.queue) {
     for (const PodSet& set : j.pod_sets) {

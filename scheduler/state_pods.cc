@@ -55,6 +55,7 @@ void State::SetDra(Task& t) {
       t.dra += it->second.count * kDevice;
     }
   }
+  t.dra_quota = count_dra ? t.dra : 0;
 }
 
 JobId State::JobFor(const PodSpec& spec, int profile) {
@@ -241,7 +242,7 @@ void State::UpsertPod(const PodSpec& spec, int profile) {
   } else if (ActiveUsed(status) && !spec.node.empty()) {
     t.groups = groups;
     t.accepted = t.shape->quota;
-    t.accepted[kGpu] += t.dra;
+    t.accepted[kGpu] += t.dra_quota;
     waiting_node_[spec.node].insert(id);
   }
   if (ActiveAllocated(status)) {

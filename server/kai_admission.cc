@@ -1,10 +1,15 @@
 #include "server/kai_admission.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "apiserver/registry/catalog.h"
 #include "apiserver/registry/object_codec.h"
+#include "base/random.h"
 #include "kube/object.h"
+#include "kube/timestamp.h"
 #include "scheduler/admission.h"
+#include "scheduler/service/pod_grouper.h"
 
 namespace sublet::server {
 namespace {
@@ -26,12 +31,82 @@ Result<void> CheckDelete(const apiserver::AdmissionEnvironment& environment,
   return scheduler::CheckQueueDelete(request.name, queues);
 }
 
-Result<void> Check(const apiserver::AdmissionEnvironment& environment, AdmissionRequest& request) {
+constexpr std::size_t kOwnersMax = 8;
+
+// The pod's owners as far as they can be read here, nearest first; nullopt when one of them is not of
+// a kind whose plural is known, which leaves the pod to the grouper.
+std::optional<std::vector<Json>> Owners(const apiserver::AdmissionEnvironment& environment,
+                                        const Json& pod) {
+  std::vector<Json> owners;
+  auto reference = kube::ControllerOf(pod);
+  const auto catalog = environment.catalog->Get();
+  const std::string space(kube::NamespaceOf(pod));
+  while (reference && owners.size() < kOwnersMax) {
+    const auto version = kube::GroupVersion::Parse(reference->api_version);
+    const apiserver::Resource* resource =
+        catalog->FindKind(version.group, version.version, reference->kind);
+    if (resource == nullptr) {
+      return std::nullopt;
+    }
+    auto owner = ReadObject(environment, version.group, resource->plural(), space, reference->name);
+    if (!owner) {
+      break;
+    }
+    (*owner)["apiVersion"] = reference->api_version;
+    (*owner)["kind"] = reference->kind;
+    owners.push_back(std::move(*owner));
+    reference = kube::ControllerOf(owners.back());
+  }
+  return owners;
+}
+
+// Runs after the pod has its name and UID, so as the last step of validation: nothing that looks at
+// the pod comes after it.
+Result<void> Group(const apiserver::AdmissionEnvironment& environment,
+                   const std::vector<scheduler::Profile>& profiles, AdmissionRequest& request) {
+  Json& pod = *request.object;
+  const auto name = kube::FindString(pod, {"spec", "schedulerName"});
+  const auto profile = std::find_if(profiles.begin(), profiles.end(), [name](const auto& each) {
+    return !each.kube && std::find(each.scheduler_names.begin(), each.scheduler_names.end(), name) !=
+                             each.scheduler_names.end();
+  });
+  if (profile == profiles.end() || !kube::FindString(pod, {"spec", "nodeName"}).empty() ||
+      !kube::AnnotationOf(pod, "pod-group-name").empty() || kube::UidOf(pod).empty() ||
+      request.companions == nullptr ||
+      environment.catalog->Get()->FindAnyVersion("scheduling.run.ai", "podgroups") == nullptr) {
+    return Ok();
+  }
+  const auto owners = Owners(environment, pod);
+  if (!owners) {
+    return Ok();
+  }
+  const auto plan = scheduler::PlanGroup(pod, *owners, profile->name != "kai-0.17");
+  const std::string space(kube::NamespaceOf(pod));
+  if (!ReadObject(environment, "scheduling.run.ai", "podgroups", space, plan.name)) {
+    Json group = scheduler::MakePodGroup(pod, *owners, plan);
+    Json& metadata = group["metadata"];
+    metadata["uid"] = RandomUuid();
+    metadata["creationTimestamp"] = kube::FormatTime(environment.clock->Now());
+    metadata["generation"] = 1;
+    request.companions->push_back(
+        CreateOp(environment, "scheduling.run.ai", "podgroups", group));
+  }
+  kube::EnsureObject(&kube::EnsureObject(&pod, "metadata"), "annotations")["pod-group-name"] = plan.name;
+  if (!plan.sub_group.empty()) {
+    kube::EnsureObject(&pod["metadata"], "labels")["kai.scheduler/subgroup-name"] = plan.sub_group;
+  }
+  return Ok();
+}
+
+Result<void> Check(const apiserver::AdmissionEnvironment& environment,
+                   const std::vector<scheduler::Profile>& profiles, AdmissionRequest& request) {
   if (request.operation == Operation::kDelete) {
     return CheckDelete(environment, request);
   }
   if (IsMain(request, "", "pods")) {
-    return scheduler::CheckSharingRequest(*request.object, request.old_object);
+    SUBLET_RETURN_IF_ERROR(
+        scheduler::CheckSharingRequest(*request.object, request.old_object));
+    return request.operation == Operation::kCreate ? Group(environment, profiles, request) : Ok();
   }
   if (IsMain(request, "scheduling.run.ai", "queues")) {
     return scheduler::CheckQueue(*request.object);
@@ -49,12 +124,16 @@ Result<void> Check(const apiserver::AdmissionEnvironment& environment, Admission
 
 }  // namespace
 
-apiserver::AdmissionPlugin KaiAdmission(const apiserver::AdmissionEnvironment& environment) {
+apiserver::AdmissionPlugin KaiAdmission(const apiserver::AdmissionEnvironment& environment,
+                                        std::vector<scheduler::Profile> profiles) {
   return {.name = "KaiScheduler",
           .operations = apiserver::Operations(
               {Operation::kCreate, Operation::kUpdate, Operation::kDelete}),
           .mutate = nullptr,
-          .validate = [environment](AdmissionRequest& request) { return Check(environment, request); },
+          .validate =
+              [environment, profiles = std::move(profiles)](AdmissionRequest& request) {
+                return Check(environment, profiles, request);
+              },
           .may_block = nullptr};
 }
 

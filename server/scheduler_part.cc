@@ -204,6 +204,17 @@ void SchedulerPart::Run() {
   log::Info("scheduler running", {{"profiles", profiles_.size()}});
 }
 
+void SchedulerPart::AppendMetrics(std::string& out) {
+  std::shared_ptr<scheduler::SchedulerService> service;
+  {
+    MutexLock lock(mutex_);
+    service = service_;
+  }
+  if (service != nullptr) {
+    service->AppendMetrics(out);
+  }
+}
+
 Result<Json> SchedulerPart::Answer(const apiserver::Request& request) {
   std::shared_ptr<scheduler::SchedulerService> service;
   {
@@ -214,6 +225,17 @@ Result<Json> SchedulerPart::Answer(const apiserver::Request& request) {
     return ServiceUnavailable(options_.config.control_plane.scheduler_enabled
                                   ? "the scheduler is starting"
                                   : "the embedded scheduler is off in this tenant");
+  }
+  if (request.path == "/sublet/scheduler/whatif") {
+    if (request.method != "POST") {
+      return Status(Reason::kMethodNotAllowed, "only POST is served here");
+    }
+    SUBLET_TRY(const Json body, kube::ParseJson(request.body));
+    const Json* objects = kube::Find(body, {"objects"});
+    if (objects == nullptr || !objects->is_array()) {
+      return BadRequest("the body must be {\"objects\": [...]}");
+    }
+    return service->WhatIf(std::vector<Json>(objects->begin(), objects->end()));
   }
   if (request.method != "GET") {
     return Status(Reason::kMethodNotAllowed, "only GET is served here");

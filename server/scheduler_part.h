@@ -37,8 +37,11 @@ class SchedulerPart final : public apiserver::Handler {
 
   void Start();
   void Stop();  // idempotent; joins
+  // KAI's metrics; nothing before the scheduler runs. Any thread.
+  void AppendMetrics(std::string& out);
 
-  // GET /sublet/scheduler/explain?namespace=NS&pod=NAME, GET /sublet/scheduler/queues. A slow route.
+  // GET /sublet/scheduler/explain?namespace=NS&pod=NAME, GET /sublet/scheduler/queues,
+  // POST /sublet/scheduler/whatif {"objects": [...]}. A slow route.
   void Handle(std::unique_ptr<apiserver::Request> request,
               apiserver::ResponderPtr responder) override;
 

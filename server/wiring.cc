@@ -34,6 +34,7 @@
 #include "server/node_kubeconfig.h"
 #include "server/own_endpoints.h"
 #include "server/parts.h"
+#include "server/scheduler_part.h"
 
 namespace sublet::server {
 namespace {
@@ -120,7 +121,7 @@ class Wiring final : public ControlPlane {
  private:
   Result<void> OpenStorage();
   Result<void> OpenIdentity();
-  void OpenApi();
+  Result<void> OpenApi();
   Result<void> OpenParts();
   void AddRoutes();
   Result<void> OpenListenerAndServe();
@@ -230,7 +231,7 @@ Result<void> Wiring::OpenIdentity() {
   return {};
 }
 
-void Wiring::OpenApi() {
+Result<void> Wiring::OpenApi() {
   timers_ = std::make_unique<TimerQueue>();
   AdmissionEnvironment environment{
       .store = store_.get(), .catalog = catalog_.get(), .clock = &SystemClock()};
@@ -239,11 +240,15 @@ void Wiring::OpenApi() {
   };
   admission_ = MakeAdmissionChain(environment);
   admission_.Add(RbacEscalation(*authorizer_));
-  if (options_.config.control_plane.kai_crds) {
-    admission_.Add(KaiAdmission(environment));
-  }
   admission_.Add(GpuAdmission({options_.config.control_plane.gpu_enforce == "on" ? gpu::Enforce::kOn : gpu::Enforce::kOff,
                                options_.role == Role::kTenant}));
+  if (options_.config.control_plane.kai_crds) {
+    std::vector<scheduler::Profile> profiles;
+    if (options_.config.control_plane.scheduler_enabled) {
+      SUBLET_TRY(profiles, ProfilesOf(options_.config));
+    }
+    admission_.Add(KaiAdmission(environment, std::move(profiles)));
+  }
   flows_ = std::make_unique<FlowTable>(*store_, *catalog_->Get());
   context_.store = store_.get();
   context_.clock = &SystemClock();
@@ -271,6 +276,7 @@ void Wiring::OpenApi() {
   options.flow_of = [this](const User& user) { return flows_->Of(user); };
   server_ = std::make_unique<Server>(std::move(options), *authenticator_, *authorizer_, router_,
                                      metrics_);
+  return Ok();
 }
 
 Result<void> Wiring::OpenParts() {
@@ -308,6 +314,7 @@ void Wiring::AddRoutes() {
   router_.AddPrefix("/sublet/scheduler/", parts_->scheduler(), true);
   router_.AddPrefix("/", *api_);
   router_.SetResources(*api_);
+  metrics_.OnScrape([this](std::string& out) { parts_->scheduler().AppendMetrics(out); });
   metrics_.OnScrape([this](std::string& out) {
     Metrics::AppendSample(out, "apiserver_storage_size_bytes",
                           "Size of the storage database file physically allocated in bytes.",
@@ -385,7 +392,7 @@ Result<void> Wiring::Open() {
                                                     : options_.listen_port;
   SUBLET_RETURN_IF_ERROR(
       Bootstrap(*store_, *catalog_->Get(), SystemClock().Now(), BootstrapObjects(facts)));
-  OpenApi();
+  SUBLET_RETURN_IF_ERROR(OpenApi());
   SUBLET_RETURN_IF_ERROR(OpenParts());
   SUBLET_RETURN_IF_ERROR(OpenListenerAndServe());
   AddRoutes();

@@ -273,6 +273,11 @@ std::int64_t Feed::DeviceMemory(const std::string& node, const std::string& uuid
   return 0;
 }
 
+std::optional<int> Feed::PriorityOf(const std::string& name) const {
+  const ObjectPtr found = priority_classes_ == nullptr ? nullptr : priority_classes_->Get({"", name});
+  return found == nullptr ? std::nullopt : std::optional(found->As<int>());
+}
+
 bool Feed::HasGpuNode(const std::string& node) const {
   return gpu_nodes_ != nullptr && gpu_nodes_->Get({"", node}) != nullptr;
 }

@@ -57,6 +57,8 @@ class Feed {
   // Device memory in bytes by UUID, from GpuNode; 0 = unknown.
   std::int64_t DeviceMemory(const std::string& node, const std::string& uuid) const;
   bool HasGpuNode(const std::string& node) const;
+  // The value of a PriorityClass; nullopt when there is none.
+  std::optional<int> PriorityOf(const std::string& name) const;
   bool HasQueues() const { return queues_ != nullptr; }
 
  private:

@@ -4,6 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
+#include "base/metrics.h"
+#include "scheduler/service/what_if.h"
+#include "scheduler/simulation.h"
 
 namespace sublet::scheduler {
 namespace {
@@ -39,14 +42,26 @@ Json ExplanationJson(const Explanation& explanation, Millis now) {
               {"queue", explanation.queue},   {"status", explanation.status},
               {"node", explanation.node},     {"dominant", explanation.dominant},
               {"failures", Json::array()},    {"nodes", Json::array()},
-              {"queues", Json::array()},      {"attempts", Json::array()}};
+              {"queues", Json::array()},      {"attempts", Json::array()},
+              {"holders", Json::array()},     {"suggestions", Json::array()}};
   for (const JobFailure& failure : explanation.failures) {
     out["failures"].push_back({{"reason", failure.reason},
                                {"message", failure.message},
                                {"detail", failure.detail}});
   }
   for (const auto& row : explanation.nodes) {
-    out["nodes"].push_back({{"node", row.node}, {"reason", row.reason}});
+    out["nodes"].push_back({{"node", row.node},
+                            {"reason", row.reason},
+                            {"idle", {{"cpu", row.idle[kCpu]}, {"memory", row.idle[kMemory]}, {"gpu", static_cast<double>(row.idle[kGpu]) / kDevice}}},
+                            {"releasingGpus", static_cast<double>(row.releasing[kGpu]) / kDevice}});
+  }
+  for (const auto& holder : explanation.holders) {
+    out["holders"].push_back({{"node", holder.node},
+                              {"pod", holder.ns + "/" + holder.name},
+                              {"queue", holder.queue},
+                              {"gpus", static_cast<double>(holder.gpu_milli) / kDevice},
+                              {"priority", holder.priority},
+                              {"preemptible", holder.preemptible}});
   }
   for (const QueueView& view : explanation.queues) {
     out["queues"].push_back(QueueJson(view));
@@ -201,8 +216,10 @@ void SchedulerService::Cycle() {
       engine_.EvictFailed(result.pod_uid);
     }
   }
+  const MonotonicTime begun = clock_.Monotonic();
   const CycleResult cycle = engine_.Run(now);
-  status_->Report(cycle, engine_);
+  Count(cycle, std::chrono::duration_cast<std::chrono::microseconds>(clock_.Monotonic() - begun).count());
+  const MonotonicTime status_due = status_->Report(cycle, engine_);
   binder_->Submit(cycle.decisions, engine_);
   for (const Question& question : questions) {
     question(engine_);
@@ -211,10 +228,10 @@ void SchedulerService::Cycle() {
   if (cycle.more) {
     return;
   }
-  const Deadline until =
-      cycle.earliest == kNever
-          ? Deadline::max()
-          : After(std::chrono::milliseconds(std::max<Millis>(cycle.earliest - NowMillis(), 1)));
+  const Deadline until = std::min(
+      status_due, cycle.earliest == kNever
+                      ? Deadline::max()
+                      : After(std::chrono::milliseconds(std::max<Millis>(cycle.earliest - NowMillis(), 1))));
   while (!woken_ && !stopped_ && questions_.empty() && results_.empty()) {
     if (until == Deadline::max()) {
       wake_.Wait(mutex_);
@@ -246,15 +263,105 @@ Result<Json> SchedulerService::Explain(const std::string& ns, const std::string&
   if (pod == nullptr) {
     return NotFound({"", "pods"}, name);
   }
-  auto shared = std::make_shared<std::optional<Explanation>>();
+  struct Found {
+    std::optional<Explanation> explanation;
+    Snapshot snapshot;
+  };
+  auto shared = std::make_shared<Found>();
   const Millis now = NowMillis();
-  if (!Ask([shared, uid = pod->uid, now](Engine& engine) { *shared = engine.Explain(uid, now); })) {
+  if (!Ask([shared, uid = pod->uid, now](Engine& engine) {
+        shared->explanation = engine.Explain(uid, now);
+        if (shared->explanation && shared->explanation->node.empty()) {
+          shared->snapshot = engine.Export();
+        }
+      })) {
     return ServiceUnavailable("the scheduler does not answer");
   }
-  if (!*shared) {
+  if (!shared->explanation) {
     return NotFound({"", "pods"}, name);
   }
-  return ExplanationJson(**shared, now);
+  Json out = ExplanationJson(*shared->explanation, now);
+  // On this thread: the copies that are tried cost the scheduler nothing.
+  for (const Suggestion& suggestion : Suggest(options_.profiles, shared->snapshot, pod->uid, now)) {
+    out["suggestions"].push_back(
+        {{"change", suggestion.change}, {"outcome", suggestion.outcome}, {"verified", suggestion.verified}});
+  }
+  return out;
+}
+
+Result<Json> SchedulerService::WhatIf(const std::vector<Json>& objects) {
+  auto shared = std::make_shared<Snapshot>();
+  if (!Ask([shared](Engine& engine) { *shared = engine.Export(); })) {
+    return ServiceUnavailable("the scheduler does not answer");
+  }
+  const WhatIfContext context{options_.profiles,
+                              [this](const std::string& name) { return feed_->PriorityOf(name); }};
+  return scheduler::WhatIf(context, std::move(*shared), objects, NowMillis());
+}
+
+void SchedulerService::Count(const CycleResult& cycle, std::int64_t micros) {
+  MutexLock lock(mutex_);
+  ++counts_.cycles;
+  counts_.micros += micros;
+  counts_.micros_last = micros;
+  counts_.steps += cycle.steps;
+  counts_.refused += static_cast<std::int64_t>(cycle.verdicts.size());
+  for (const Decision& decision : cycle.decisions) {
+    counts_.bound += decision.kind == Decision::Kind::kBind ? 1 : 0;
+    counts_.promised += decision.kind == Decision::Kind::kPipeline ? 1 : 0;
+    if (decision.kind == Decision::Kind::kEvict) {
+      ++counts_.evicted[decision.action];
+    }
+  }
+  queue_views_ = status_->queues();
+}
+
+void SchedulerService::AppendMetrics(std::string& out) {
+  Counts counts;
+  std::vector<QueueView> queues;
+  {
+    MutexLock lock(mutex_);
+    counts = counts_;
+    queues = queue_views_;
+  }
+  Metrics::AppendSample(out, "kai_e2e_scheduling_latency_milliseconds", "Time of the last scheduling cycle", "gauge",
+                        static_cast<double>(counts.micros_last) / 1000);
+  Metrics::AppendSample(out, "kai_scheduling_cycles_total", "Cycles run", "counter", static_cast<double>(counts.cycles));
+  Metrics::AppendSample(out, "kai_scheduling_seconds_total", "Time spent deciding", "counter", static_cast<double>(counts.micros) / 1e6);
+  Metrics::AppendSample(out, "kai_scenarios_simulation_by_action", "Steps of the victim searches", "counter",
+                        static_cast<double>(counts.steps));
+  Metrics::AppendSample(out, "kai_podgroups_unschedulable_total", "Verdicts that a pod group cannot be placed", "counter",
+                        static_cast<double>(counts.refused));
+  Metrics::AppendSample(out, "kai_pods_bound_total", "Bindings decided", "counter", static_cast<double>(counts.bound));
+  // One family: its name and type are said once.
+  std::string evicted;
+  for (const auto& [action, count] : counts.evicted) {
+    evicted += "kai_pod_group_evicted_pods_total{action=\"" + action + "\"} " + std::to_string(count) + "\n";
+  }
+  if (!evicted.empty()) {
+    out += "# HELP kai_pod_group_evicted_pods_total Evictions decided\n# TYPE kai_pod_group_evicted_pods_total counter\n" + evicted;
+  }
+  const auto family = [&](const char* name, const char* help, const std::function<double(const QueueShare&)>& value) {
+    if (!queues.empty()) {
+      out += std::string("# HELP ") + name + " " + help + "\n# TYPE " + name + " gauge\n";
+    }
+    for (const QueueView& queue : queues) {
+      char number[48];
+      std::snprintf(number, sizeof(number), "%.10g", value(queue.share));
+      out += std::string(name) + "{queue_name=\"" + queue.name + "\"} " + number + "\n";
+    }
+  };
+  constexpr double kCores = 1000;
+  constexpr double kGigabyte = 1e9;
+  family("kai_queue_fair_share_cpu_cores", "Fair share of CPU", [](const QueueShare& s) { return s.r[kCpu].fair_share / kCores; });
+  family("kai_queue_fair_share_memory_gb", "Fair share of memory", [](const QueueShare& s) { return s.r[kMemory].fair_share / kGigabyte; });
+  family("kai_queue_fair_share_gpu", "Fair share of GPUs", [](const QueueShare& s) { return s.r[kGpu].fair_share; });
+  family("kai_queue_deserved_gpus", "GPU quota", [](const QueueShare& s) { return s.r[kGpu].deserved; });
+  family("kai_queue_quota_cpu_cores", "CPU quota", [](const QueueShare& s) { return s.r[kCpu].deserved < 0 ? -1 : s.r[kCpu].deserved / kCores; });
+  family("kai_queue_quota_memory_bytes", "Memory quota", [](const QueueShare& s) { return s.r[kMemory].deserved; });
+  family("kai_queue_allocated_gpus", "GPUs allocated", [](const QueueShare& s) { return s.r[kGpu].allocated; });
+  family("kai_queue_allocated_cpu_cores", "CPU allocated", [](const QueueShare& s) { return s.r[kCpu].allocated / kCores; });
+  family("kai_queue_allocated_memory_bytes", "Memory allocated", [](const QueueShare& s) { return s.r[kMemory].allocated; });
 }
 
 Result<Json> SchedulerService::Queues() {

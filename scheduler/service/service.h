@@ -44,12 +44,17 @@ class SchedulerService {
   // Errors: NotFound (no such pod), ServiceUnavailable (stopped).
   Result<kube::Json> Explain(const std::string& ns, const std::string& name);
   Result<kube::Json> Queues();
+  // What would come of `objects` (scheduler/service/what_if.h), on a copy: nothing is written.
+  Result<kube::Json> WhatIf(const std::vector<kube::Json>& objects);
+  // Sets the values of KAI's metrics that are read at scrape time; blocks for at most one cycle.
+  void AppendMetrics(std::string& out);
 
  private:
   using Question = std::function<void(Engine&)>;
 
   void Run();
   void Cycle();
+  void Count(const CycleResult& cycle, std::int64_t micros);
   void Wake();
   // Runs `question` between two cycles. False: stopped.
   bool Ask(Question question);
@@ -73,6 +78,13 @@ class SchedulerService {
   bool stopped_ SUBLET_GUARDED_BY(mutex_) = false;
   std::vector<BindResult> results_ SUBLET_GUARDED_BY(mutex_);
   std::vector<Question> questions_ SUBLET_GUARDED_BY(mutex_);  // at most kQuestionsMax
+  struct Counts {
+    std::int64_t cycles = 0, micros = 0, micros_last = 0, steps = 0, preemption_attempts = 0;
+    std::map<std::string, std::int64_t> evicted;    // by action
+    std::int64_t bound = 0, promised = 0, refused = 0;
+  };
+  Counts counts_ SUBLET_GUARDED_BY(mutex_);
+  std::vector<QueueView> queue_views_ SUBLET_GUARDED_BY(mutex_);  // as last written to Queue status
   std::thread thread_;
 };
 

@@ -143,7 +143,96 @@ void StatusWriter::QueueStatus(const QueueView& view) {
   });
 }
 
-void StatusWriter::Report(const CycleResult& result, Engine& engine) {
+// UnschedulableOnNodePool, as KAI's scheduler writes it.
+void StatusWriter::GroupVerdictStatus(const GroupVerdict& verdict, const Engine& engine) {
+  const TaskId any = verdict.pods.empty() ? kNone : engine.state().FindTask(verdict.pods[0].uid);
+  const Job* job = any == kNone || engine.state().task(any).job == kNone ? nullptr : &engine.state().job(engine.state().task(any).job);
+  if (job == nullptr || !job->from_spec || groups_told_[verdict.group].condition == verdict.message) {
+    return;
+  }
+  groups_told_[verdict.group].condition = verdict.message;
+  Json reasons = Json::array();
+  for (const JobFailure& failure : verdict.failures) {
+    reasons.push_back({{"reason", failure.reason.empty() ? "PodSchedulingErrors" : failure.reason},
+                       {"message", failure.detail.empty() ? failure.message : failure.detail}});
+  }
+  Json condition = {{"type", "UnschedulableOnNodePool"},
+                    {"nodePool", "default"},
+                    {"status", "True"},
+                    {"reason", reasons.empty() ? "PodSchedulingErrors" : reasons[0]["reason"].get<std::string>()},
+                    {"message", verdict.message},
+                    {"transitionID", std::to_string(++transitions_)},
+                    {"lastTransitionTime", kube::FormatTime(clock_.Now())},
+                    {"reasons", std::move(reasons)}};
+  Put("group/" + verdict.group, [this, ns = verdict.ns, name = verdict.name, condition = std::move(condition)] {
+    (void)client_.Patch({{"scheduling.run.ai", "v2alpha2", "podgroups"}, ns, name, "status"}, client::PatchType::kMerge,
+                        {{"status", {{"schedulingConditions", Json::array({condition})}}}});
+  });
+}
+
+void StatusWriter::GroupPlaced(const std::string& key) {
+  const auto told = groups_told_.find(key);
+  if (told == groups_told_.end() || told->second.condition.empty()) {
+    return;
+  }
+  told->second.condition.clear();
+  const auto slash = key.find('/');
+  Put("group/" + key, [this, ns = key.substr(0, slash), name = key.substr(slash + 1)] {
+    (void)client_.Patch({{"scheduling.run.ai", "v2alpha2", "podgroups"}, ns, name, "status"}, client::PatchType::kMerge,
+                        {{"status", {{"schedulingConditions", nullptr}}}});
+  });
+}
+
+// resourcesStatus of groups whose pods changed. Returns whether some are left for the next time.
+bool StatusWriter::GroupAmounts(const Engine& engine) {
+  constexpr std::size_t kWritesMax = 500;
+  std::size_t writes = 0;
+  std::map<std::string, GroupTold> still;
+  for (const auto& job : engine.state().jobs) {
+    if (job == nullptr || !job->from_spec) {
+      continue;
+    }
+    GroupTold& told = still[job->key];
+    if (const auto before = groups_told_.find(job->key); before != groups_told_.end()) {
+      told = std::move(before->second);
+    }
+    const std::uint64_t version = job->version + 1;  // 0 = never told
+    if (told.version == version || writes >= kWritesMax) {
+      continue;
+    }
+    told.version = version;
+    Amounts allocated{};
+    Amounts requested{};
+    for (const PodSet& set : job->pod_sets) {
+      for (TaskId id : set.tasks) {
+        const Task& task = engine.state().task(id);
+        const Quota& counted = task.counted;
+        for (std::size_t dim = 0; dim < counted.size(); ++dim) {
+          const double amount = static_cast<double>(counted[dim]) / (dim == kGpu ? kDevice : 1);
+          requested[dim] += amount;
+          allocated[dim] += CountsForQuota(task.status) ? amount : 0;
+        }
+      }
+    }
+    const Json status = {{"allocated", Resources(allocated)},
+                         {"allocatedNonPreemptible", Resources(job->preemptible ? Amounts{} : allocated)},
+                         {"requested", Resources(requested)}};
+    const std::string text = status.dump();
+    if (told.amounts == text) {
+      continue;
+    }
+    told.amounts = text;
+    ++writes;
+    Put("amounts/" + job->key, [this, ns = job->ns, name = job->name, status] {
+      (void)client_.Patch({{"scheduling.run.ai", "v2alpha2", "podgroups"}, ns, name, "status"}, client::PatchType::kMerge,
+                          {{"status", {{"resourcesStatus", status}}}});
+    });
+  }
+  groups_told_ = std::move(still);
+  return writes >= kWritesMax;
+}
+
+MonotonicTime StatusWriter::Report(const CycleResult& result, Engine& engine) {
   for (const GroupVerdict& verdict : result.verdicts) {
     for (const GroupVerdict::Pod& pod : verdict.pods) {
       const auto record = feed_.FindPod(pod.uid);
@@ -155,23 +244,39 @@ void StatusWriter::Report(const CycleResult& result, Engine& engine) {
           profile >= 0 && engine.profiles()[static_cast<std::size_t>(profile)].kube;
       PodUnschedulable(pod.uid, pod.message.empty() ? verdict.message : pod.message, kube);
     }
+    if (feed_.HasQueues()) {
+      GroupVerdictStatus(verdict, engine);
+    }
   }
   for (const Decision& decision : result.decisions) {
     if (decision.kind == Decision::Kind::kPipeline) {
       PodNominated(decision);
     } else if (decision.kind == Decision::Kind::kBind) {
       told_.erase(decision.pod_uid);
+      if (const auto pod = engine.ExportPod(decision.pod_uid); pod && !pod->group.empty()) {
+        GroupPlaced(pod->group);
+      }
     }
   }
   if (told_.size() > 100000) {
     told_.clear();  // pods that are long gone; the condition itself is compared again
   }
-  if (feed_.HasQueues() && clock_.Monotonic() >= queues_next_) {
-    queues_next_ = clock_.Monotonic() + kQueuesEvery;
-    for (const QueueView& view : engine.Queues()) {
-      QueueStatus(view);
-    }
+  if (!feed_.HasQueues()) {
+    return MonotonicTime::max();
   }
+  if (clock_.Monotonic() < queues_next_) {
+    amounts_due_ = true;  // this cycle may have moved something
+    return queues_next_;
+  }
+  queues_next_ = clock_.Monotonic() + kQueuesEvery;
+  queues_ = engine.Queues();
+  for (const QueueView& view : queues_) {
+    QueueStatus(view);
+  }
+  // A burst is over when nothing new came for one interval; writing amounts in the middle of it would
+  // only slow it down.
+  amounts_due_ = result.decisions.empty() ? GroupAmounts(engine) : true;
+  return amounts_due_ ? queues_next_ : MonotonicTime::max();
 }
 
 }  // namespace sublet::scheduler

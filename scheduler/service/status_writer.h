@@ -27,7 +27,10 @@ class StatusWriter {
   void Start();
   void Stop();  // idempotent; joins
 
-  void Report(const CycleResult& result, Engine& engine);
+  // Returns when it must be called again even if nothing happens: amounts that were not written yet.
+  MonotonicTime Report(const CycleResult& result, Engine& engine);
+  // The queues as of the last Report that wrote their status.
+  const std::vector<QueueView>& queues() const { return queues_; }
 
  private:
   using Write = std::function<void()>;
@@ -37,6 +40,9 @@ class StatusWriter {
   void PodUnschedulable(const std::string& uid, const std::string& message, bool kube);
   void PodNominated(const Decision& decision);
   void QueueStatus(const QueueView& view);
+  void GroupVerdictStatus(const GroupVerdict& verdict, const Engine& engine);
+  void GroupPlaced(const std::string& key);
+  bool GroupAmounts(const Engine& engine);
 
   const client::Client client_;
   const Feed& feed_;
@@ -45,6 +51,15 @@ class StatusWriter {
   std::map<std::string, std::string> told_;         // pod uid → last message; the scheduler thread's
   std::map<std::string, std::string> queue_told_;   // queue → last status
   MonotonicTime queues_next_{};                     // not before
+  std::vector<QueueView> queues_;
+  bool amounts_due_ = false;                        // something changed since they were written
+  struct GroupTold {
+    std::string amounts;                            // resourcesStatus as last written
+    std::string condition;                          // message of the condition that stands; "" = none
+    std::uint64_t version = 0;
+  };
+  std::uint64_t transitions_ = 0;
+  std::map<std::string, GroupTold> groups_told_;    // by namespace/name; the scheduler thread's
   Mutex mutex_;
   CondVar wake_;
   std::map<std::string, Write> waiting_ SUBLET_GUARDED_BY(mutex_);
