@@ -115,6 +115,9 @@ std::string CapacityReason(Session& session, const Task& task, const Node& node)
     request[kGpu] = static_cast<double>(shape.mig_slices);
   } else if (shape.shared) {
     request[kGpu] = static_cast<double>(MemoryShare(DeviceMemory(node, shape), node.gpu_memory)) / static_cast<double>(kDevice);
+    if (!session.profile.pinned_min_memory && shape.request.gpu == GpuKind::kMemory) {
+      request[kGpu] *= static_cast<double>(shape.request.gpu_count);  // before 0.16.2 one device was counted
+    }
   } else if (shape.request.gpu_count > 0) {
     request[kGpu] = 1;  // KAI checks one device here; the job's check has counted them all
   }

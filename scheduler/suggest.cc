@@ -131,7 +131,8 @@ class Maker {
       for (QueueSpec& queue : to.queues) {
         for (const auto& [name, dim, target] : raised) {
           if (queue.name == name) {
-            (dim == kCpu ? queue.cpu : dim == kMemory ? queue.memory : queue.gpu).*member = target;
+            QueueQuota* const amounts[] = {&queue.cpu, &queue.memory, &queue.gpu};
+            amounts[dim]->*member = target;
           }
         }
       }
@@ -232,6 +233,15 @@ class Maker {
   void Priority() {
     if (group_ == nullptr) {
       return;
+    }
+    if (group_->preemptibility == "non-preemptible" || (group_->preemptibility.empty() && group_->priority >= 100)) {
+      Add("make it preemptible (label kai.scheduler/preemptibility: preemptible)", [key = pod_.group](Snapshot& to) {
+        for (PodGroupSpec& group : to.groups) {
+          if (group.Key() == key) {
+            group.preemptibility = "preemptible";
+          }
+        }
+      });
     }
     int highest = group_->priority;
     for (const PodGroupSpec& other : snapshot_.groups) {

@@ -60,8 +60,8 @@ std::optional<std::vector<Json>> Owners(const apiserver::AdmissionEnvironment& e
   return owners;
 }
 
-// Runs after the pod has its name and UID, so as the last step of validation: nothing that looks at
-// the pod comes after it.
+// Needs the pod's name and UID, so it stands in validation, though it adds an annotation and a label:
+// nothing that comes later looks at these.
 Result<void> Group(const apiserver::AdmissionEnvironment& environment,
                    const std::vector<scheduler::Profile>& profiles, AdmissionRequest& request) {
   Json& pod = *request.object;

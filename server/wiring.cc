@@ -240,8 +240,6 @@ Result<void> Wiring::OpenApi() {
   };
   admission_ = MakeAdmissionChain(environment);
   admission_.Add(RbacEscalation(*authorizer_));
-  admission_.Add(GpuAdmission({options_.config.control_plane.gpu_enforce == "on" ? gpu::Enforce::kOn : gpu::Enforce::kOff,
-                               options_.role == Role::kTenant}));
   if (options_.config.control_plane.kai_crds) {
     std::vector<scheduler::Profile> profiles;
     if (options_.config.control_plane.scheduler_enabled) {
@@ -249,6 +247,8 @@ Result<void> Wiring::OpenApi() {
     }
     admission_.Add(KaiAdmission(environment, std::move(profiles)));
   }
+  admission_.Add(GpuAdmission({options_.config.control_plane.gpu_enforce == "on" ? gpu::Enforce::kOn : gpu::Enforce::kOff,
+                               options_.role == Role::kTenant}));
   flows_ = std::make_unique<FlowTable>(*store_, *catalog_->Get());
   context_.store = store_.get();
   context_.clock = &SystemClock();

@@ -144,7 +144,7 @@ within "a build pod takes its place" Running phase high
 
 # Restart in the middle: kill the control plane while pods are being placed.
 k delete pods --all --now >/dev/null 2>&1
-apply '{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 60, selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {schedulerName: kai-scheduler, containers: [{name: main, image: x, resources: {requests: {cpu: 10m}}}]}}}}' >/dev/null
+apply '{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 60, selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web, priorityClassName: train}}, spec: {schedulerName: kai-scheduler, containers: [{name: main, image: x, resources: {requests: {cpu: 10m}}}]}}}}' >/dev/null
 bound() { k get pods -l app=web -o 'jsonpath={range .items[?(@.spec.nodeName)]}{.metadata.uid}={.spec.nodeName}{"\n"}{end}' | sort; }
 for _ in $(seq 50); do [ "$(bound | grep -c =)" -gt 0 ] && break; sleep 0.02; done
 kill -9 "$server"; wait "$server" 2>/dev/null

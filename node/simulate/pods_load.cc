@@ -1,4 +1,4 @@
-// pods_load KUBECONFIG PODS CONNECTIONS: creates that many pods in namespace "load" over that many
+// pods_load KUBECONFIG PODS CONNECTIONS [SCHEDULER GPUS]: creates that many pods in namespace "load" over that many
 // connections, waits on one watch until all are Running, deletes them without grace and waits until
 // all are gone. Prints one line of JSON: seconds and rates. It does as little as it can besides: it
 // shares the machine with what is measured. Used by e2e/bench/simulated.sh.
@@ -24,8 +24,8 @@ using Seconds = std::chrono::duration<double>;
 constexpr std::chrono::minutes kPatience{10};
 const client::Target kPods{{"", "v1", "pods"}, "load", "", ""};
 
-Json PodNamed(const std::string& name) {
-  return {{"apiVersion", "v1"},
+Json PodNamed(const std::string& name, const std::string& scheduler, int gpus) {
+  Json pod = {{"apiVersion", "v1"},
           {"kind", "Pod"},
           {"metadata", {{"name", name}, {"labels", {{"app", "load"}}}}},
           {"spec",
@@ -33,6 +33,13 @@ Json PodNamed(const std::string& name) {
             {"containers", Json::array({{{"name", "c"},
                                          {"image", "busybox"},
                                          {"resources", {{"requests", {{"cpu", "100m"}, {"memory", "64Mi"}}}}}}})}}}};
+  if (!scheduler.empty()) {
+    pod["spec"]["schedulerName"] = scheduler;
+  }
+  if (gpus > 0) {
+    pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = std::to_string(gpus);
+  }
+  return pod;
 }
 
 [[noreturn]] void Give(const std::string& what, const Status& status) {
@@ -98,7 +105,7 @@ double Percentile(const std::vector<MonotonicTime>& from, const std::vector<Mono
   return spans[static_cast<std::size_t>(part * static_cast<double>(spans.size() - 1))];
 }
 
-int Main(const std::string& kubeconfig, int pods, int connections) {
+int Main(const std::string& kubeconfig, int pods, int connections, const std::string& scheduler, int gpus) {
   const auto connection = client::FindConnection(kubeconfig, "");
   if (!connection.ok()) {
     Give("kubeconfig", connection.error());
@@ -137,7 +144,7 @@ int Main(const std::string& kubeconfig, int pods, int connections) {
     writers.emplace_back([&] {
       for (int pod = next++; pod < pods; pod = next++) {
         progress.created[static_cast<std::size_t>(pod)] = std::chrono::steady_clock::now();
-        const auto made = client->Create(kPods, PodNamed("load-" + std::to_string(pod)));
+        const auto made = client->Create(kPods, PodNamed("load-" + std::to_string(pod), scheduler, gpus));
         if (!made.ok()) {
           Give("create", made.error());
         }
@@ -170,9 +177,9 @@ int Main(const std::string& kubeconfig, int pods, int connections) {
 }  // namespace sublet
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    std::fprintf(stderr, "use: pods_load KUBECONFIG PODS CONNECTIONS\n");
+  if (argc != 4 && argc != 6) {
+    std::fprintf(stderr, "use: pods_load KUBECONFIG PODS CONNECTIONS [SCHEDULER GPUS]\n");
     return 2;
   }
-  return sublet::Main(argv[1], std::atoi(argv[2]), std::atoi(argv[3]));
+  return sublet::Main(argv[1], std::atoi(argv[2]), std::atoi(argv[3]), argc > 4 ? argv[4] : "", argc > 5 ? std::atoi(argv[5]) : 0);
 }
