@@ -19,6 +19,22 @@ class Crud : public ApiFixture {
   }
 };
 
+TEST_F(Crud, ATerminatingNamespaceOutlivesWritesOfItsStatus) {
+  MakeNamespace("ending");
+  Json body = Do("DELETE", "/api/v1/namespaces/ending").Tree();
+  ASSERT_EQ(body["status"]["phase"], "Terminating");
+  body["status"]["conditions"] = Json::array({{{"type", "NamespaceContentRemaining"}, {"status", "True"},
+                                               {"reason", "SomeResourcesRemain"}, {"message", "m"},
+                                               {"lastTransitionTime", "2026-01-01T00:00:00Z"}}});
+  EXPECT_EQ(Put("/api/v1/namespaces/ending/status", body).code, 200);
+  const auto held = Get("/api/v1/namespaces/ending");
+  ASSERT_EQ(held.code, 200);
+  body = held.Tree();
+  body["spec"]["finalizers"] = Json::array();
+  EXPECT_EQ(Put("/api/v1/namespaces/ending/finalize", body).code, 200);
+  EXPECT_EQ(Get("/api/v1/namespaces/ending").code, 404);
+}
+
 TEST_F(Crud, ABodyMayNameItsNamespaceHoweverLong) {
   const std::string name = "a-namespace-beyond-sixteen-characters";
   MakeNamespace(name);

@@ -187,6 +187,12 @@ void Commit(const JobPtr& job, kube::Json object, const storage::Record& record,
   });
 }
 
+// A namespace is held by spec.finalizers until its controller has emptied it.
+bool IsHeldNamespace(const Call& call, const kube::Json& object) {
+  const kube::Json* finalizers = kube::Find(object, {"spec", "finalizers"});
+  return call.resource->Is("", "namespaces") && finalizers != nullptr && !finalizers->empty();
+}
+
 }  // namespace
 
 bool EndsDeletion(const kube::Json& object, const kube::Json& live) {
@@ -240,7 +246,7 @@ void RunUpdate(std::shared_ptr<UpdateJob> job) {
   if (job->options.dry_run) {
     return SendTree(call, 200, *object);
   }
-  if (EndsDeletion(*object, live)) {
+  if (EndsDeletion(*object, live) && !IsHeldNamespace(call, *object)) {
     return DeleteInstead(job, std::move(*object), *record, std::move(companions));
   }
   Commit(job, std::move(*object), *record, std::move(companions));
