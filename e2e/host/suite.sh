@@ -162,6 +162,32 @@ ask_tcp() {
     timeout 5 nc -w 2 \$(sed -n 's/^nameserver //p' /etc/resolv.conf | head -n 1) 53 | od -An -tu1 -v | tr -s ' \n' ' '"
 }
 
+# A gRPC server that knows grpc.health.v1 and is not ours: etcd, where it is installed.
+grpc_probe() {
+  local pid
+  etcd --data-dir "$work/health" --listen-client-urls http://10.244.0.1:23790 --advertise-client-urls http://10.244.0.1:23790 \
+    --listen-peer-urls http://127.0.0.1:23800 --initial-advertise-peer-urls http://127.0.0.1:23800 \
+    --initial-cluster default=http://127.0.0.1:23800 >"$work/health.log" 2>&1 &
+  pid=$!
+  $k apply -f - >/dev/null <<Y
+apiVersion: v1
+kind: Pod
+metadata: {name: graded}
+spec:
+  hostNetwork: true
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: c
+    image: sublet.test/busybox:1
+    command: [sleep, "100000"]
+    readinessProbe: {grpc: {port: 23790}, periodSeconds: 1, timeoutSeconds: 5, failureThreshold: 2}
+Y
+  check "a gRPC probe is answered" "condition met" $k wait --for=condition=Ready pod/graded --timeout=60s
+  kill $pid; wait $pid 2>/dev/null
+  check "and is not any more" "condition met" $k wait --for=condition=Ready=false pod/graded --timeout=60s
+  $k delete pod graded --wait=false >/dev/null
+}
+
 containers() {
   check "names by UDP" "$($k get service web -o 'jsonpath={.spec.clusterIP}')" inside client 'nslookup web.default.svc.cluster.local | tail -n +3'
   local octets
@@ -226,6 +252,7 @@ containers() {
   within "an image that cannot be had" ImagePullBackOff pod_field unpullable '{.status.containerStatuses[0].state.waiting.reason}'
   check "a debug container sees its target" "sleep" $k debug client-box --image=sublet.test/busybox:1 --target=c -q -i -- sh -c 'sleep 1; ps'
   check "its status is there" "terminated" pod_field client-box '{.status.ephemeralContainerStatuses[0].state}'
+  command -v etcd >/dev/null && grpc_probe
   check "logs by bytes" "4" bash -c "$k logs web-0 --limit-bytes=4 | wc -c"
   check "logs by time" "0" bash -c "$k logs web-0 --since-time=2100-01-01T00:00:00Z | wc -c"
 }
