@@ -117,7 +117,7 @@ class Node {
       // Delays inside the controller are a hundredth of what a test may wait.
       clock_.Advance(std::chrono::milliseconds(5));
       manager_->RunUntilIdle();
-      usleep(1000);
+      usleep(200);
     }
     return true;
   }
