@@ -14,7 +14,7 @@ k() { "$clients/kubectl-1.36" "$@"; }
 
 serve() {
   "$bin" serve --data-dir "$work/data" --listen "127.0.0.1:${port:-0}" --role host \
-    --write-kubeconfig "$KUBECONFIG" >>"$work/serve.log" 2>&1 &
+    --config "$work/config.yaml" --write-kubeconfig "$KUBECONFIG" >>"$work/serve.log" 2>&1 &
   server=$!
   for _ in $(seq 200); do
     k get --raw /readyz >/dev/null 2>&1 && return 0
@@ -70,6 +70,14 @@ pod() {
 phase() { k get pod "$1" -o 'jsonpath={.status.phase} {.spec.nodeName}'; }
 reason() { k get pod "$1" -o 'jsonpath={.status.conditions[?(@.type=="PodScheduled")].message}'; }
 
+# Two profiles side by side, chosen by scheduler name.
+cat >"$work/config.yaml" <<'CONFIG'
+controlPlane:
+  scheduler:
+    profiles:
+    - {schedulerName: kai-scheduler, profile: kai-0.13}
+    - {schedulerName: kai-new, profile: kai-0.17, arguments: {placementStrategy.gpu: spread, kValue: 0.5}}
+CONFIG
 serve || { echo "0 passed, 1 failed, 0 skipped"; exit 1; }
 port=$(k config view -o 'jsonpath={.clusters[0].cluster.server}' | sed 's/.*://')
 "$bin" node --simulate 2 --gpus 4 --kubeconfig "$KUBECONFIG" --log-level warn >"$work/node.log" 2>&1 &
@@ -104,6 +112,11 @@ within "the second half runs" Running phase half2
 if [ "$(k get pod half1 -o 'jsonpath={.metadata.labels.runai-gpu-group} {.spec.nodeName}')" = "$(k get pod half2 -o 'jsonpath={.metadata.labels.runai-gpu-group} {.spec.nodeName}')" ]; then
   pass "both on one device"; else fail "both on one device" "$(k get pods -o yaml)"; fi
 refuse "the fraction of a placed pod stays" "cannot be changed" k annotate --overwrite pod half1 gpu-fraction=0.1
+
+check "a pod for another profile" created apply '{apiVersion: v1, kind: Pod, metadata: {name: other, labels: {kai.scheduler/queue: a}}, spec: {schedulerName: kai-new, containers: [{name: main, image: x, resources: {limits: {nvidia.com/gpu: 1}}}]}}'
+within "runs under its own scheduler name" Running phase other
+k delete pod other --now >/dev/null 2>&1
+within "KAI's metrics are served" kai_queue_allocated_gpus k get --raw /metrics
 
 # A gang: a PodGroup with minMember 3 waits until all three are there.
 apply '{apiVersion: scheduling.run.ai/v2alpha2, kind: PodGroup, metadata: {name: gang, namespace: default}, spec: {minMember: 3, queue: b, priorityClassName: train}}' >/dev/null

@@ -231,14 +231,20 @@ Json MakePodGroup(const Json& pod, const std::vector<Json>& owners, const GroupP
   }
   Json labels = kube::LabelsOf(top) == nullptr ? Json::object() : *kube::LabelsOf(top);
   labels["kai.scheduler/queue"] = spec["queue"];
-  return {{"apiVersion", "scheduling.run.ai/v2alpha2"},
-          {"kind", "PodGroup"},
-          {"metadata",
-           {{"name", plan.name},
-            {"namespace", kube::NamespaceOf(pod)},
-            {"labels", std::move(labels)},
-            {"ownerReferences", Json::array({plan.owner})}}},
-          {"spec", std::move(spec)}};
+  Json group = {{"apiVersion", "scheduling.run.ai/v2alpha2"},
+                {"kind", "PodGroup"},
+                {"metadata",
+                 {{"name", plan.name},
+                  {"namespace", kube::NamespaceOf(pod)},
+                  {"labels", std::move(labels)},
+                  {"ownerReferences", Json::array({plan.owner})}}},
+                {"spec", std::move(spec)}};
+  // KAI has one scheduler name per shard; here a PodGroup says whose it is when it is not the usual one.
+  const auto scheduler = kube::FindString(pod, {"spec", "schedulerName"});
+  if (!scheduler.empty() && scheduler != "kai-scheduler") {
+    group["metadata"]["annotations"]["sublet.dev/scheduler-name"] = scheduler;
+  }
+  return group;
 }
 
 }  // namespace sublet::scheduler

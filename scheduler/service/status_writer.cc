@@ -11,6 +11,7 @@ namespace {
 using kube::Json;
 
 constexpr auto kQueuesEvery = std::chrono::milliseconds(500);
+constexpr auto kQuietFor = std::chrono::seconds(1);
 
 std::string Decimal(double value) {
   char text[48];
@@ -186,21 +187,24 @@ void StatusWriter::GroupPlaced(const std::string& key) {
 // resourcesStatus of groups whose pods changed. Returns whether some are left for the next time.
 bool StatusWriter::GroupAmounts(const Engine& engine) {
   constexpr std::size_t kWritesMax = 500;
+  const auto& jobs = engine.state().jobs;
+  amounts_told_.resize(jobs.size());
+  if (groups_told_.size() > 2 * jobs.size() + 1000) {
+    groups_told_.clear();  // of groups that are long gone; what stands is written once more
+  }
   std::size_t writes = 0;
-  std::map<std::string, GroupTold> still;
-  for (const auto& job : engine.state().jobs) {
+  for (std::size_t i = 0; i < jobs.size() && writes < kWritesMax; ++i) {
+    const Job* job = jobs[i].get();
+    // Names are looked at only where something moved: there may be a hundred thousand groups.
+    const std::pair<const Job*, std::uint64_t> now{job, job == nullptr ? 0 : job->version};
+    if (amounts_told_[i] == now) {
+      continue;
+    }
+    amounts_told_[i] = now;
     if (job == nullptr || !job->from_spec) {
       continue;
     }
-    GroupTold& told = still[job->key];
-    if (const auto before = groups_told_.find(job->key); before != groups_told_.end()) {
-      told = std::move(before->second);
-    }
-    const std::uint64_t version = job->version + 1;  // 0 = never told
-    if (told.version == version || writes >= kWritesMax) {
-      continue;
-    }
-    told.version = version;
+    GroupTold& told = groups_told_[job->key];
     Amounts allocated{};
     Amounts requested{};
     for (const PodSet& set : job->pod_sets) {
@@ -228,7 +232,6 @@ bool StatusWriter::GroupAmounts(const Engine& engine) {
                           {{"status", {{"resourcesStatus", status}}}});
     });
   }
-  groups_told_ = std::move(still);
   return writes >= kWritesMax;
 }
 
@@ -251,7 +254,10 @@ MonotonicTime StatusWriter::Report(const CycleResult& result, Engine& engine) {
   for (const Decision& decision : result.decisions) {
     if (decision.kind == Decision::Kind::kPipeline) {
       PodNominated(decision);
-    } else if (decision.kind == Decision::Kind::kBind) {
+    } else {
+      last_acted_ = clock_.Monotonic();
+    }
+    if (decision.kind == Decision::Kind::kBind) {
       told_.erase(decision.pod_uid);
       if (const auto pod = engine.ExportPod(decision.pod_uid); pod && !pod->group.empty()) {
         GroupPlaced(pod->group);
@@ -265,18 +271,16 @@ MonotonicTime StatusWriter::Report(const CycleResult& result, Engine& engine) {
     return MonotonicTime::max();
   }
   if (clock_.Monotonic() < queues_next_) {
-    amounts_due_ = true;  // this cycle may have moved something
-    return queues_next_;
+    return queues_next_;  // this cycle may have moved something
   }
   queues_next_ = clock_.Monotonic() + kQueuesEvery;
   queues_ = engine.Queues();
   for (const QueueView& view : queues_) {
     QueueStatus(view);
   }
-  // A burst is over when nothing new came for one interval; writing amounts in the middle of it would
-  // only slow it down.
-  amounts_due_ = result.decisions.empty() ? GroupAmounts(engine) : true;
-  return amounts_due_ ? queues_next_ : MonotonicTime::max();
+  // Writing the groups' amounts in the middle of a burst would only slow it down.
+  const bool quiet = clock_.Monotonic() - last_acted_ > kQuietFor;
+  return !quiet || GroupAmounts(engine) ? queues_next_ : MonotonicTime::max();
 }
 
 }  // namespace sublet::scheduler

@@ -52,12 +52,13 @@ class StatusWriter {
   std::map<std::string, std::string> queue_told_;   // queue → last status
   MonotonicTime queues_next_{};                     // not before
   std::vector<QueueView> queues_;
-  bool amounts_due_ = false;                        // something changed since they were written
+  MonotonicTime last_acted_{};                      // when a pod was last bound or evicted
   struct GroupTold {
     std::string amounts;                            // resourcesStatus as last written
     std::string condition;                          // message of the condition that stands; "" = none
-    std::uint64_t version = 0;
   };
+  // By number of the job: which group stood there, and its version, when its amounts were looked at.
+  std::vector<std::pair<const Job*, std::uint64_t>> amounts_told_;
   std::uint64_t transitions_ = 0;
   std::map<std::string, GroupTold> groups_told_;    // by namespace/name; the scheduler thread's
   Mutex mutex_;
