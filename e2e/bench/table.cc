@@ -68,9 +68,16 @@ std::string Bound(const Line& line) {
   if (cores == 0) {
     return "";
   }
-  const std::string cost = "server " + Number(NoteOf(found->second, "server_us")) + " us + client " +
-                           Number(NoteOf(found->second, "client_us")) + " us, " + Number(cores) +
-                           " cores busy";
+  std::string cost = "server " + Number(NoteOf(found->second, "server_us")) + " us + client " +
+                     Number(NoteOf(found->second, "client_us")) + " us, " + Number(cores) +
+                     " cores busy";
+  // Processor time compares also on a machine that others use meanwhile.
+  for (const char* other : {"upstream", "ceiling"}) {
+    if (const auto at = line.by_server.find(other); at != line.by_server.end()) {
+      cost += std::string("; ") + other + "'s server " +
+              Number(NoteOf(at->second, "server_us")) + " us";
+    }
+  }
   return (cores > 1.6 ? "processor: " : "waiting: ") + cost;
 }
 
