@@ -68,6 +68,22 @@ void TrackFirst(const apiserver::Resource& resource, WallTime now, kube::Json& o
   }
 }
 
+// Service kubernetes follows the address it stands for. Nobody else may change a cluster IP, so this
+// is done where the API is not serving yet. nullopt: nothing to change.
+std::optional<kube::Json> FollowAddress(kube::Json stored, const kube::Json& wanted) {
+  const auto ip = kube::FindString(wanted, {"spec", "clusterIP"});
+  if (kube::FindString(stored, {"spec", "clusterIP"}) == ip) {
+    return std::nullopt;
+  }
+  stored["spec"]["clusterIP"] = ip;
+  stored["spec"]["clusterIPs"] = wanted["spec"]["clusterIPs"];
+  return stored;
+}
+
+bool IsApiService(std::string_view kind, const kube::Json& object) {
+  return kind == "Service" && kube::FindString(object, {"metadata", "name"}) == "kubernetes";
+}
+
 }  // namespace
 
 Result<void> Bootstrap(storage::Store& store, const apiserver::Catalog& catalog, WallTime now,
@@ -94,6 +110,10 @@ Result<void> Bootstrap(storage::Store& store, const apiserver::Catalog& catalog,
       object["metadata"]["creationTimestamp"] = created;
       TrackFirst(*resource, now, object);
       ops.push_back(PutOf(*resource->type, object, std::move(key), 0));
+    } else if (IsApiService(kube::FindString(wanted, {"kind"}), wanted)) {
+      if (const auto changed = FollowAddress(apiserver::ParseStored(*stored->value), wanted)) {
+        ops.push_back(PutOf(*resource->type, *changed, std::move(key), stored->mod_revision));
+      }
     } else if (api_version.starts_with(kRbacGroup)) {
       const auto changed =
           apiserver::ReconcileDefault(apiserver::ParseStored(*stored->value), wanted);

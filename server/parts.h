@@ -44,6 +44,8 @@ class Parts {
 
   // Answers /sublet/scheduler/...
   SchedulerPart& scheduler() { return *scheduler_; }
+  // Null without a host.
+  syncer::Syncer* syncer() { return tenant_ ? &tenant_->syncer() : nullptr; }
   // Where a tenant's pods really are; null without a host.
   apiserver::NodeDialer* dialer() { return dialer_.get(); }
 

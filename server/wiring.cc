@@ -29,6 +29,7 @@
 #include "server/bootstrap.h"
 #include "server/control_plane.h"
 #include "server/gpu_admission.h"
+#include "server/host_services.h"
 #include "server/identity_endpoints.h"
 #include "server/kai_admission.h"
 #include "server/node_kubeconfig.h"
@@ -132,6 +133,7 @@ class Wiring final : public ControlPlane {
   TlsMaterial Tls() const;
 
   const ControlPlaneOptions options_;
+  std::string host_address_;  // of the tenant's Service on its host; "" = no host, or not known
   bool stopped_ = false;
   Metrics metrics_;
   std::vector<ResourcePtr> builtin_;
@@ -148,6 +150,7 @@ class Wiring final : public ControlPlane {
   std::unique_ptr<AccessReviews> reviews_;
   std::unique_ptr<FlowTable> flows_;
   // API.
+  std::shared_ptr<HostServices> host_services_;
   AdmissionChain admission_;
   std::unique_ptr<TimerQueue> timers_;
   std::unique_ptr<DefinitionController> definitions_;
@@ -194,8 +197,9 @@ Result<void> Wiring::OpenIdentity() {
     for (const std::string& name : {options_.tenant, qualified, qualified + ".svc"}) {
       options.server_dns_names.push_back(name);
     }
-    if (const std::string address = HostServiceAddress(options_); !address.empty()) {
-      options.server_ip_addresses.push_back(address);
+    host_address_ = HostServiceAddress(options_);
+    if (!host_address_.empty()) {
+      options.server_ip_addresses.push_back(host_address_);
     }
   }
   if (!IsAnyAddress(options_.listen_address) && options_.listen_address != "127.0.0.1") {
@@ -235,6 +239,10 @@ Result<void> Wiring::OpenApi() {
   timers_ = std::make_unique<TimerQueue>();
   AdmissionEnvironment environment{
       .store = store_.get(), .catalog = catalog_.get(), .clock = &SystemClock()};
+  if (!options_.tenant.empty() && options_.config.services) {
+    host_services_ = std::make_shared<HostServices>();
+    environment.addresses = host_services_;
+  }
   environment.allows = [this](const User& user, const AccessQuestion& asked) {
     return context_.authorize(user, asked).ok();
   };
@@ -285,6 +293,9 @@ Result<void> Wiring::OpenParts() {
                                   [this](const std::string& user) { return Loopback(user); }}));
   kubelet_dialer_ = std::make_unique<KubeletDialer>(
       *store_, KubeletDialerOptions{[this] { return pki_->kubelet_client(); }, ""});
+  if (host_services_) {
+    host_services_->UseSyncer(parts_->syncer());
+  }
   NodeDialer* host = parts_->dialer();
   tunnels_ = std::make_unique<TunnelService>(context_, host != nullptr ? *host : *kubelet_dialer_);
   tunnels_->AddTo(context_);
@@ -385,6 +396,9 @@ Result<void> Wiring::Open() {
   BootstrapFacts facts;
   facts.authority_certificate = pki_->authority_certificate();
   facts.local_volumes = options_.role == Role::kHost;
+  if (!host_address_.empty()) {
+    facts.service_ip = host_address_;  // Service kubernetes stands for the tenant's own on the host
+  }
   const bool for_pods = !options_.pod_listen_address.empty();
   facts.endpoint_ip = for_pods ? options_.pod_listen_address : options_.listen_address;
   facts.endpoint_port = for_pods                  ? options_.pod_listen_port

@@ -160,11 +160,17 @@ Result<std::string> Syncer::HostPodPath(const kube::ObjectKey& pod) const {
   return "/api/v1/namespaces/" + options_.tenant.host_namespace + "/pods/" + *name;
 }
 
-Result<Json> Syncer::AllocateService(const Json& service) {
+Result<Json> Syncer::AllocateService(const Json& service, Deadline deadline) {
   if (!running() || services_ == nullptr) {
     return ServiceUnavailable("the tenant is not connected to its host yet: " + WaitingFor());
   }
-  return services_->Allocate(service);
+  auto given = services_->Allocate(service, deadline);
+  if (!given.ok()) {
+    const Status& why = given.error();
+    return Status(why.reason(), why.code(),
+                  reporter_.Sanitise(why.message(), kube::NamespaceOf(service)));
+  }
+  return given;
 }
 
 }  // namespace sublet::syncer

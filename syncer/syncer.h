@@ -46,9 +46,10 @@ class Syncer {
   Result<std::string> HostPodPath(const kube::ObjectKey& virtual_pod) const;
   client::Client& host_client() { return options_.host_client; }
 
-  // The spec of the host Service made for `virtual_service`, which is being created in the tenant.
-  // Errors: ServiceUnavailable (not running yet, or services are not synced), the host's.
-  Result<kube::Json> AllocateService(const kube::Json& virtual_service);
+  // The spec of the host Service made for `virtual_service`, which is being written in the tenant.
+  // Errors: ServiceUnavailable (not running yet, or services are not synced), Timeout, the host's
+  // with its names turned into the tenant's.
+  Result<kube::Json> AllocateService(const kube::Json& virtual_service, Deadline deadline);
 
  private:
   // Errors: whatever keeps the host from answering; tried again with back-off.

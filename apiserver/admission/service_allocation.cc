@@ -101,14 +101,14 @@ class OwnRange final : public ServiceAddresses {
  public:
   explicit OwnRange(storage::Store* store) : store_(store) {}
   bool MayBlock() const override { return false; }
-  Result<std::string> Allocate(const Json&, Deadline) override {
+  Result<Json> Allocate(const Json&, Deadline) override {
     for (int i = 0; i < kTriesMax; ++i) {
       const std::uint32_t offset =
           kDynamicStart +
           static_cast<std::uint32_t>(RandomUint64() % (kRangeSize - kDynamicStart - 1));
       std::string ip = IpText(kRangeStart + offset);
       if (!store_->Get(AddressKey(ip))) {
-        return ip;
+        return Json{{"clusterIP", std::move(ip)}};
       }
     }
     return InternalError("failed to allocate a serviceIP: range is full");
@@ -125,6 +125,9 @@ class Allocation {
       : environment_(environment), addresses_(addresses), request_(request) {}
 
   Result<void> Create() {
+    if (AsksOutside()) {
+      return FromOutside({}, "");
+    }
     SUBLET_RETURN_IF_ERROR(Families());
     SUBLET_RETURN_IF_ERROR(Address(""));
     return Ports({});
@@ -135,6 +138,9 @@ class Allocation {
     const Json& old = *request_.old_object;
     KeepAllocated(service, old);
     const std::string old_ip = AddressOf(old);
+    if (AsksOutside() && (old_ip.empty() || LacksPorts(service, PortsOf(old)))) {
+      return FromOutside(PortsOf(old), old_ip);
+    }
     SUBLET_RETURN_IF_ERROR(Families());
     if (NeedsAddress(service)) {
       SUBLET_RETURN_IF_ERROR(Address(old_ip));
@@ -201,6 +207,63 @@ class Allocation {
   static bool NeedsHealthPort(const Json& service) {
     return kube::FindString(service, {"spec", "type"}) == "LoadBalancer" &&
            kube::FindString(service, {"spec", "externalTrafficPolicy"}) == "Local";
+  }
+
+  bool AsksOutside() const {
+    return addresses_.MayBlock() && !request_.dry_run && NeedsAddress(*request_.object);
+  }
+
+  // Whether a node port is still to be found, or one is asked for that the Service does not hold.
+  static bool LacksPorts(const Json& service, const std::set<int>& held) {
+    const Json* ports = kube::Find(service, {"spec", "ports"});
+    return NeedsNodePorts(service) && ports != nullptr && ports->is_array() &&
+           std::any_of(ports->begin(), ports->end(), [&held](const Json& port) {
+             return held.count(static_cast<int>(kube::FindInt(port, {"nodePort"}))) == 0;
+           });
+  }
+
+  // Address and ports as the other side gives them; they are noted here so that they stay unique.
+  Result<void> FromOutside(const std::set<int>& held_ports, const std::string& held_ip) {
+    Json named = *request_.object;
+    kube::EnsureObject(&named, "metadata")["namespace"] = request_.namespace_name;
+    SUBLET_TRY(const Json given, addresses_.Allocate(named, request_.deadline));
+    Json& spec = kube::EnsureObject(request_.object, "spec");
+    for (const char* field : {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy",
+                              "healthCheckNodePort"}) {
+      if (const auto found = given.find(field); found != given.end()) {
+        spec[field] = *found;
+      }
+    }
+    const std::string ip(kube::FindString(given, {"clusterIP"}));
+    spec["clusterIPs"] = given.value("clusterIPs", Json::array({ip}));
+    if (ip != held_ip) {
+      TakeAddress(ip);
+    }
+    const Json* theirs = kube::Find(given, {"ports"});
+    for (Json& port : spec["ports"]) {
+      for (std::size_t i = 0; theirs != nullptr && i < theirs->size(); ++i) {
+        const Json& other = (*theirs)[i];
+        if (kube::FindInt(other, {"nodePort"}) > 0 &&
+            kube::FindInt(other, {"port"}) == kube::FindInt(port, {"port"}) &&
+            kube::FindString(other, {"protocol"}, "TCP") ==
+                kube::FindString(port, {"protocol"}, "TCP")) {
+          port["nodePort"] = other["nodePort"];
+        }
+      }
+    }
+    std::set<int> used;
+    for (const int port : PortsOf(*request_.object)) {
+      if (held_ports.count(port) == 0) {
+        TakePort(port, used);
+      }
+      used.insert(port);
+    }
+    for (const int port : held_ports) {
+      if (used.count(port) == 0) {
+        FreePort(port);
+      }
+    }
+    return Ok();
   }
 
   // This server has one address family.
@@ -280,7 +343,8 @@ class Allocation {
     } else if (ip.empty()) {
       Json named = service;
       kube::EnsureObject(&named, "metadata")["namespace"] = request_.namespace_name;
-      SUBLET_TRY(ip, addresses_.Allocate(named, request_.deadline));
+      SUBLET_TRY(const Json given, OwnAddress(named));
+      ip = kube::FindString(given, {"clusterIP"});
     } else if (ip != held) {
       SUBLET_RETURN_IF_ERROR(CheckChosen(ip));
     }
@@ -290,6 +354,12 @@ class Allocation {
       TakeAddress(ip);
     }
     return Ok();
+  }
+
+  // Dry runs never leave a trace outside.
+  Result<Json> OwnAddress(const Json& named) {
+    return addresses_.MayBlock() ? OwnRange(environment_.store).Allocate(named, request_.deadline)
+                                 : addresses_.Allocate(named, request_.deadline);
   }
 
   Result<void> CheckChosen(const std::string& ip) {

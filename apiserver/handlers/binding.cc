@@ -16,14 +16,27 @@ using kube::Json;
 
 constexpr ResourceName kBindingName{"", "pods/binding"};
 
+// The one caller that may take a binding back, and only in process: the tenant's syncer, which knows
+// that the host's node refused the pod before any container ran.
+constexpr std::string_view kUnbinder = "system:sublet:syncer";
+constexpr std::string_view kUnbindReason = "sublet.dev/unbind-reason";
+constexpr std::string_view kUnbindMessage = "sublet.dev/unbind-message";
+
 struct BindingJob {
   CallPtr call;
   std::string name;
   Json binding;
+  bool unbind = false;
   bool dry_run = false;
   int attempt = 0;
 };
 using JobPtr = std::shared_ptr<BindingJob>;
+
+bool IsUnbinding(const Request& request, const Json& binding) {
+  return request.loopback && request.user.name == kUnbinder &&
+         kube::FindString(binding, {"target", "name"}).empty() &&
+         !kube::AnnotationOf(binding, kUnbindReason).empty();
+}
 
 Result<void> ValidateBinding(const Json& binding) {
   kube::FieldErrors errors;
@@ -51,6 +64,31 @@ Status PreconditionFailed(const BindingJob& job, std::string_view what, std::str
                       std::string(what) + " in object meta: " + std::string(live));
 }
 
+// Differs: Kubernetes never takes a binding back. The pod is as it was before it was bound, and its
+// condition says why, so that the scheduler places it again.
+Json Unbound(const BindingJob& job, Json pod) {
+  pod["spec"].erase("nodeName");
+  Json& status = kube::EnsureObject(&pod, "status");
+  Json conditions = Json::array();
+  for (const Json& condition : status.value("conditions", Json::array())) {
+    if (kube::FindString(condition, {"type"}) == "PodScheduled") {
+      conditions.push_back(condition);
+    }
+  }
+  Json fresh = {{"phase", "Pending"}, {"conditions", std::move(conditions)}};
+  if (const auto quality = status.find("qosClass"); quality != status.end()) {
+    fresh["qosClass"] = *quality;
+  }
+  status = std::move(fresh);
+  kube::Condition condition;
+  condition.type = "PodScheduled";
+  condition.status = "False";
+  condition.reason = kube::AnnotationOf(job.binding, kUnbindReason);
+  condition.message = kube::AnnotationOf(job.binding, kUnbindMessage);
+  kube::SetCondition(&pod, condition, kube::FormatTime(job.call->context->clock->Now()));
+  return pod;
+}
+
 // The pod on its node, or why it cannot be put there.
 Result<Json> Bind(const BindingJob& job, Json pod) {
   const std::string& name = job.name;
@@ -65,6 +103,9 @@ Result<Json> Bind(const BindingJob& job, Json pod) {
   if (kube::IsDeleting(pod)) {
     return Conflict(kBindingName, name,
                     "pod " + name + " is being deleted, cannot be assigned to a host");
+  }
+  if (job.unbind) {
+    return Unbound(job, std::move(pod));
   }
   const auto node = kube::FindString(pod, {"spec", "nodeName"});
   if (!node.empty()) {
@@ -161,7 +202,8 @@ void HandleBinding(CallPtr call) {
   if (!given.empty() && given != job->name) {
     return SendError(*call, BadRequest("name in URL does not match name in Binding object"));
   }
-  if (auto valid = ValidateBinding(*binding); !valid.ok()) {
+  job->unbind = IsUnbinding(*call->request, *binding);
+  if (auto valid = ValidateBinding(*binding); !job->unbind && !valid.ok()) {
     return SendError(*call, valid.error());
   }
   job->binding = std::move(*binding);

@@ -17,6 +17,8 @@ using kube::Json;
 
 // How old a bound pod without its slice gets before the tenant is told.
 constexpr auto kSliceWaitShown = std::chrono::seconds(3);
+// How often the host refused this pod, on the virtual pod.
+constexpr const char* kRejections = "sublet.dev/rejections";
 
 std::string_view NodeNameOf(const Json& pod) { return kube::FindString(pod, {"spec", "nodeName"}); }
 
@@ -245,6 +247,19 @@ Result<Outcome> PodSyncer::SyncToHost(const Json& pod) {
   return renew;
 }
 
+Result<Outcome> PodSyncer::SyncLeftover(const Json& pod, const Json& host, bool* handled) {
+  // The host pod of an earlier binding: the tenant's scheduler has taken it back, or chosen anew.
+  *handled = ScheduledByTenant(pod) && !kube::IsDeleting(pod) && !NodeNameOf(host).empty() &&
+             NodeNameOf(pod) != NodeNameOf(host);
+  if (!*handled) {
+    return Outcome::Done();
+  }
+  if (EverStarted(host)) {
+    return DeleteVirtual(pod, 30);  // it ran there; a pod is never run twice
+  }
+  return kube::IsDeleting(host) ? Result<Outcome>(Outcome::Done()) : DeleteHost(host, 0);
+}
+
 Result<Outcome> PodSyncer::SyncDeletion(const Json& pod, const Json& host, bool* handled) {
   *handled = true;
   if (kube::IsDeleting(pod) && !kube::IsDeleting(host)) {
@@ -280,25 +295,46 @@ Result<Outcome> PodSyncer::SyncRejection(const Json& pod, const Json& host, bool
   const std::string why = std::string(kube::FindString(host, {"status", "reason"})) + ": " +
                           std::string(kube::FindString(host, {"status", "message"}));
   context().reporter.Warn(pod, "RejectedByHost", "the node refused the pod: " + why);
-  SUBLET_RETURN_IF_ERROR(DeleteHost(host, 0));
   if (kube::ControllerOf(pod).has_value()) {
+    SUBLET_RETURN_IF_ERROR(DeleteHost(host, 0));
     return DeleteVirtual(pod, 0);
+  }
+  // A node that refuses again and again is not asked in a loop: 0, 1, 2, 4 ... 64 seconds. The host
+  // pod stays meanwhile, so that a restart of this process finds the refusal again.
+  const auto times = std::atoi(std::string(kube::AnnotationOf(pod, kRejections)).c_str());
+  const auto wait = std::chrono::seconds(times <= 0 ? 0 : 1 << std::min(times - 1, 6));
+  const auto since = kube::FindTime(kube::FindString(host, {"metadata", "creationTimestamp"}));
+  if (const auto waited = since ? context().clock.Now() - *since : wait; waited < wait) {
+    return Outcome::After(std::chrono::duration_cast<std::chrono::milliseconds>(wait - waited));
+  }
+  SUBLET_RETURN_IF_ERROR(Unbind(pod, why, times + 1));
+  return DeleteHost(host, 0);
+}
+
+Result<void> PodSyncer::Unbind(const Json& pod, const std::string& why, int times) {
+  const kube::ObjectKey key = kube::KeyOf(pod);
+  const std::string text = context().reporter.Sanitise(why, key.namespace_name);
+  // The count first: a pod that is unbound twice for one refusal would only wait a little longer.
+  auto counted = PatchVirtual(
+      pod, {{"metadata", {{"annotations", {{kRejections, std::to_string(times)}}}}}});
+  if (!counted.ok()) {
+    return std::move(counted).error();
   }
   // Differs: Kubernetes never takes a binding back; a bare pod would be lost here.
   const Json binding = {{"apiVersion", "v1"},
                         {"kind", "Binding"},
                         {"metadata",
-                         {{"name", kube::FindString(pod, {"metadata", "name"})},
-                          {"namespace", kube::KeyOf(pod).namespace_name},
-                          {"uid", kube::FindString(pod, {"metadata", "uid"})},
+                         {{"name", key.name},
+                          {"namespace", key.namespace_name},
+                          {"uid", kube::UidOf(pod)},
                           {"annotations", {{"sublet.dev/unbind-reason", "RejectedByHost"},
-                                           {"sublet.dev/unbind-message", why}}}}},
+                                           {"sublet.dev/unbind-message", text}}}}},
                         {"target", {{"kind", "Node"}, {"name", ""}}}};
-  auto unbound = context().virtual_client.Create(VirtualTarget(kube::KeyOf(pod), "binding"), binding);
-  if (!unbound.ok()) {
+  auto unbound = context().virtual_client.Create(VirtualTarget(key, "binding"), binding);
+  if (!unbound.ok() && !unbound.error().Is(Reason::kNotFound)) {
     return std::move(unbound).error();
   }
-  return Outcome::Done();
+  return Ok();
 }
 
 Result<void> PodSyncer::SyncBinding(const Json& pod, const Json& host) {
@@ -364,6 +400,10 @@ Result<Outcome> PodSyncer::Sync(const Json& pod, const Json& host) {
     return DeleteHost(host, 0);
   }
   bool handled = false;
+  SUBLET_TRY(const Outcome leftover, SyncLeftover(pod, host, &handled));
+  if (handled) {
+    return leftover;
+  }
   SUBLET_TRY(const Outcome deletion, SyncDeletion(pod, host, &handled));
   if (handled) {
     return deletion;

@@ -32,10 +32,14 @@ class PodSyncer final : public TranslatedKind {
   // What the pod may not do on the host; "" = nothing to object to.
   std::string Objection(const kube::Json& pod) const;
 
+  Result<client::Outcome> SyncLeftover(const kube::Json& virtual_pod, const kube::Json& host_pod,
+                                       bool* handled);
   Result<client::Outcome> SyncDeletion(const kube::Json& virtual_pod, const kube::Json& host_pod,
                                        bool* handled);
   Result<client::Outcome> SyncRejection(const kube::Json& virtual_pod, const kube::Json& host_pod,
                                         bool* handled);
+  // Takes the binding of a bare pod back, so that it is placed again.
+  Result<void> Unbind(const kube::Json& virtual_pod, const std::string& why, int times);
   Result<void> SyncBinding(const kube::Json& virtual_pod, const kube::Json& host_pod);
   Result<void> SyncStatus(const kube::Json& virtual_pod, const kube::Json& host_pod);
   Result<void> SyncSpec(const kube::Json& virtual_pod, const kube::Json& host_pod,

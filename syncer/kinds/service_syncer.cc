@@ -20,6 +20,15 @@ bool IsExternalName(const Json& service) {
   return kube::FindString(service, {"spec", "type"}) == "ExternalName";
 }
 
+// On a host Service that a request of the tenant has just made or taken over: until when that request
+// may still be on its way into the tenant's store, in Unix seconds.
+constexpr std::string_view kAnswering = "sublet.dev/answering-until";
+constexpr std::chrono::seconds kAnswerTime(60);
+// The twin of a predecessor may be deleted between our two calls; once more is enough.
+constexpr int kAllocateTries = 3;
+
+bool HasNodePorts(std::string_view type) { return type == "NodePort" || type == "LoadBalancer"; }
+
 }  // namespace
 
 Json HostServiceSpec(const Tenant& tenant, const Json& service) {
@@ -31,13 +40,15 @@ Json HostServiceSpec(const Tenant& tenant, const Json& service) {
              {"type", "publishNotReadyAddresses", "externalTrafficPolicy", "internalTrafficPolicy",
               "sessionAffinity", "sessionAffinityConfig", "loadBalancerSourceRanges",
               "ipFamilyPolicy", "allocateLoadBalancerNodePorts", "trafficDistribution"});
-  if (kube::FindString(from, {"clusterIP"}) == "None") {
-    spec["clusterIP"] = "None";
-  }
+  // An address the tenant chose is for the host's allocator to judge.
+  CopyFields(from, spec, {"clusterIP", "healthCheckNodePort"});
   Json& ports = spec["ports"] = Json::array();
   for (const Json& port : from.value("ports", Json::array())) {
     Json copy = Json::object();
     CopyFields(port, copy, {"name", "port", "protocol", "targetPort", "appProtocol"});
+    if (HasNodePorts(kube::FindString(from, {"type"})) && kube::FindInt(port, {"nodePort"}) > 0) {
+      copy["nodePort"] = port["nodePort"];
+    }
     ports.push_back(std::move(copy));
   }
   if (const auto selector = from.find("selector");
@@ -59,20 +70,72 @@ Result<Json> ServiceSyncer::Translate(const Json& service) {
   return host;
 }
 
-Result<Json> ServiceSyncer::Allocate(const Json& service) {
-  SUBLET_TRY(const Json host, Translate(service));
-  auto created = context().host_client.Create(HostTarget(""), host);
-  if (!created.ok() && created.error().Is(Reason::kAlreadyExists)) {
-    // The tenant's POST was tried before and its answer got lost, or the twin of a predecessor is
-    // still there: the host's object decides.
-    created = context().host_client.Get(
-        HostTarget(kube::FindString(host, {"metadata", "name"})));
+Json ServiceSyncer::PatchFor(const Json& host, const Json& wanted) const {
+  Json patch = MetadataPatch(host, wanted);
+  const Json& have = host.at("spec");
+  for (const auto& [field, value] : wanted["spec"].items()) {
+    if (field == "clusterIP") {
+      continue;  // immutable: Rebuild
+    }
+    if (field == "ports") {
+      Json ports = have.value("ports", Json::array());
+      for (std::size_t i = 0; i < ports.size(); ++i) {
+        // A port that the host chose and the tenant does not name is fine.
+        if (i < value.size() && !value[i].contains("nodePort")) {
+          ports[i].erase("nodePort");
+        }
+      }
+      if (ports != value) {
+        patch["spec"][field] = value;
+      }
+    } else if (!have.contains(field) || have[field] != value) {
+      patch["spec"][field] = value;
+    }
   }
-  if (!created.ok()) {
-    return std::move(created).error();
+  if (have.contains("selector")) {
+    // A merge patch would keep keys that are no longer wanted.
+    const Json keep = wanted["spec"].value("selector", Json::object());
+    for (const auto& [key, value] : have["selector"].items()) {
+      if (!keep.contains(key)) {
+        patch["spec"]["selector"][key] = nullptr;
+      }
+    }
   }
-  host_informer().NoteWritten(*created);
-  return created->value("spec", Json::object());
+  return patch;
+}
+
+Result<Json> ServiceSyncer::Allocate(const Json& service, Deadline deadline) {
+  const kube::ObjectKey key = kube::KeyOf(service);
+  if (IsKubernetesService(key)) {
+    return Json{{"clusterIP", context().api_address}};
+  }
+  const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(
+      deadline - std::chrono::steady_clock::now());
+  const client::Client host_client = context().host_client.WithTimeout(time);
+  SUBLET_TRY(Json wanted, Translate(service));
+  const auto until = std::chrono::duration_cast<std::chrono::seconds>(
+      (context().clock.Now() + kAnswerTime).time_since_epoch());
+  wanted["metadata"]["annotations"][std::string(kAnswering)] = std::to_string(until.count());
+  const client::Target target = HostTarget(kube::FindString(wanted, {"metadata", "name"}));
+  for (int i = 0; i < kAllocateTries; ++i) {
+    // A twin may stand there: this is an update, a POST whose answer got lost, or its predecessor is
+    // still being deleted. It is looked for first, or its own address would be refused as taken.
+    auto answer = host_client.Get(target);
+    if (answer.ok() && !kube::IsDeleting(*answer)) {
+      answer = host_client.Patch(target, client::PatchType::kMerge, PatchFor(*answer, wanted));
+    } else if (!answer.ok() && answer.error().Is(Reason::kNotFound)) {
+      answer = host_client.Create(HostTarget(""), wanted);
+    }
+    if (answer.ok() && !kube::IsDeleting(*answer)) {
+      host_informer().NoteWritten(*answer);
+      return answer->value("spec", Json::object());
+    }
+    if (!answer.ok() && !answer.error().Is(Reason::kNotFound) &&
+        !answer.error().Is(Reason::kAlreadyExists)) {
+      return std::move(answer).error();
+    }
+  }
+  return Conflict({"", "services"}, key.name, "its predecessor is still being deleted; try again");
 }
 
 Result<Outcome> ServiceSyncer::SyncToHost(const Json& service) {
@@ -82,43 +145,75 @@ Result<Outcome> ServiceSyncer::SyncToHost(const Json& service) {
       kube::IsDeleting(service)) {
     return Outcome::Done();
   }
-  SUBLET_TRY(const Json host, Translate(service));
+  SUBLET_TRY(Json host, Translate(service));
+  auto created = CreateHost(host);
+  if (created.ok() || !created.error().Is(Reason::kInvalid)) {
+    return created;
+  }
+  // The address or a port was free when the tenant got it and is not any more: the host chooses, and
+  // Sync brings the tenant's side to it.
+  host["spec"].erase("clusterIP");
+  host["spec"].erase("healthCheckNodePort");
+  for (Json& port : host["spec"]["ports"]) {
+    port.erase("nodePort");
+  }
   return CreateHost(host);
 }
 
 Result<Outcome> ServiceSyncer::SyncToVirtual(const kube::ObjectKey& key, const Json& host) {
-  static constexpr auto kAnswerTime = std::chrono::seconds(60);
-  const auto created = kube::FindTime(kube::FindString(host, {"metadata", "creationTimestamp"}));
-  if (created && context().clock.Now() - *created < kAnswerTime) {
-    return Outcome::After(kAnswerTime);
+  if (const auto text = kube::AnnotationOf(host, kAnswering); !text.empty()) {
+    const auto until = std::chrono::seconds(std::atoll(std::string(text).c_str()));
+    const auto left = until - context().clock.Now().time_since_epoch();
+    if (left > left.zero()) {
+      return Outcome::After(std::chrono::duration_cast<std::chrono::milliseconds>(left));
+    }
   }
   return TranslatedKind::SyncToVirtual(key, host);
 }
 
+Result<Outcome> ServiceSyncer::Rebuild(const Json& service, const Json& host) {
+  const auto ip = kube::FindString(host, {"spec", "clusterIP"});
+  if (ip == "None" || kube::FindString(service, {"spec", "clusterIP"}) == "None") {
+    return DeleteHost(host);  // its end brings this key back
+  }
+  // The new virtual Service takes the host's address over (Allocate finds this twin and marks it).
+  Json again = service;
+  again.erase("status");
+  for (const char* field : {"uid", "resourceVersion", "creationTimestamp", "managedFields",
+                            "generation"}) {
+    again["metadata"].erase(field);
+  }
+  for (const char* field : {"clusterIP", "clusterIPs", "healthCheckNodePort"}) {
+    again["spec"].erase(field);
+  }
+  for (Json& port : again["spec"]["ports"]) {
+    port.erase("nodePort");
+  }
+  SUBLET_TRY(const Json given, Allocate(again, After(std::chrono::seconds(10))));
+  (void)given;
+  SUBLET_TRY(const Outcome deleted, DeleteVirtual(service));
+  (void)deleted;
+  auto created = context().virtual_client.Create(
+      VirtualTarget({kube::KeyOf(service).namespace_name, ""}), again);
+  if (!created.ok()) {
+    return std::move(created).error();
+  }
+  return Outcome::Done();
+}
+
 Result<Outcome> ServiceSyncer::Sync(const Json& service, const Json& host) {
-  if (IsExternalName(service) ||
-      kube::IsDeleting(service)) {
+  if (IsExternalName(service) || kube::IsDeleting(service)) {
     return DeleteHost(host);
   }
-  SUBLET_TRY(Json wanted, Translate(service));
-  Json patch = MetadataPatch(host, wanted);
-  // The twin of a predecessor keeps its address and takes the new identity.
-  const Json& have = host.at("spec");
-  for (const auto& [field, value] : wanted["spec"].items()) {
-    if (field == "ports") {
-      Json ports = have.value("ports", Json::array());
-      for (Json& port : ports) {
-        port.erase("nodePort");
-      }
-      if (ports != value) {
-        patch["spec"][field] = value;
-      }
-    } else if (!have.contains(field) || have[field] != value) {
-      patch["spec"][field] = value;
-    }
+  SUBLET_TRY(const Json wanted, Translate(service));
+  const auto ip = kube::FindString(wanted, {"spec", "clusterIP"});
+  if (!ip.empty() && ip != kube::FindString(host, {"spec", "clusterIP"})) {
+    return Rebuild(service, host);
   }
-  if (have.contains("selector") && !wanted["spec"].contains("selector")) {
-    patch["spec"]["selector"] = nullptr;
+  // The twin of a predecessor keeps its address and takes the new identity.
+  Json patch = PatchFor(host, wanted);
+  if (!kube::AnnotationOf(host, kAnswering).empty()) {
+    patch["metadata"]["annotations"][std::string(kAnswering)] = nullptr;
   }
   SUBLET_TRY(const Outcome patched, PatchHost(host, patch));
   (void)patched;

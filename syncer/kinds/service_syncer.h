@@ -14,17 +14,23 @@ class ServiceSyncer final : public TranslatedKind {
   Result<client::Outcome> SyncToHost(const kube::Json& virtual_service) override;
   Result<client::Outcome> Sync(const kube::Json& virtual_service,
                                const kube::Json& host_service) override;
-  // A young host Service without a twin belongs to a POST that is still being answered.
+  // A host Service made a moment ago inside a POST that is still being answered is left alone.
   Result<client::Outcome> SyncToVirtual(const kube::ObjectKey& key,
                                         const kube::Json& host_service) override;
 
-  // Makes the host Service of a virtual one that is about to be created and returns its spec as the
-  // host stored it (clusterIP, clusterIPs, ipFamilies, nodePorts): what the tenant's POST answers
-  // with. Errors: the host's; Timeout.   Threads: any.
-  Result<kube::Json> Allocate(const kube::Json& virtual_service);
+  // Makes the host Service of a virtual one that is about to be written, or brings an existing one to
+  // its ports and type, and returns its spec as the host stored it (clusterIP, clusterIPs,
+  // ipFamilies, nodePorts): what the tenant's request is answered with.
+  // Errors: the host's; Timeout.   Threads: any.
+  Result<kube::Json> Allocate(const kube::Json& virtual_service, Deadline deadline);
 
  private:
   Result<kube::Json> Translate(const kube::Json& virtual_service);
+  // The host Service as it should be, minus what is so already; null when nothing is to be done.
+  kube::Json PatchFor(const kube::Json& host_service, const kube::Json& wanted) const;
+  // Service and twin disagree on the cluster IP, which no update may change: the side that can be
+  // made again is.
+  Result<client::Outcome> Rebuild(const kube::Json& virtual_service, const kube::Json& host_service);
 };
 
 // The host spec of a virtual Service spec. Pure.
