@@ -239,10 +239,16 @@ Result<void> Wiring::OpenApi() {
   timers_ = std::make_unique<TimerQueue>();
   AdmissionEnvironment environment{
       .store = store_.get(), .catalog = catalog_.get(), .clock = &SystemClock()};
+  if (!options_.tenant.empty() && !options_.config.pod_security.empty()) {
+    // Differs: a namespace that says nothing is privileged in Kubernetes. Here the host refuses what is
+    // above the tenant's standard anyway (syncer/kinds/pod_syncer.h), so it is said at once.
+    environment.pod_security_default = options_.config.pod_security;
+  }
   if (!options_.tenant.empty() && options_.config.services) {
     host_services_ = std::make_shared<HostServices>();
     environment.addresses = host_services_;
   }
+  environment.guard_ingress_hosts = options_.role == Role::kHost;
   environment.allows = [this](const User& user, const AccessQuestion& asked) {
     return context_.authorize(user, asked).ok();
   };

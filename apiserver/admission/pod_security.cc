@@ -28,10 +28,11 @@ struct Level {
   bool operator==(const Level&) const = default;
 };
 
-// `label_of(key)`: the value of a label of the namespace, "" when absent.
+// `label_of(key)`: the value of a label of the namespace, "" when absent. `unsaid` is the level then.
 template <typename LabelOf>
-Level ReadLevel(std::string_view mode, const LabelOf& label_of) {
+Level ReadLevel(std::string_view mode, std::string_view unsaid, const LabelOf& label_of) {
   Level level;
+  level.name = unsaid;
   const std::string key = std::string(kLabelPrefix) + std::string(mode);
   const std::string_view name = label_of(key);
   if (!name.empty()) {
@@ -44,12 +45,14 @@ Level ReadLevel(std::string_view mode, const LabelOf& label_of) {
   return level;
 }
 
-Level LevelOf(const Json& space, std::string_view mode) {
-  return ReadLevel(mode, [&](const std::string& key) { return kube::LabelOf(space, key); });
+Level LevelOf(const Json& space, std::string_view mode, std::string_view unsaid = "privileged") {
+  return ReadLevel(mode, unsaid,
+                   [&](const std::string& key) { return kube::LabelOf(space, key); });
 }
 
-Level LevelOf(const ObjectFacts& space, std::string_view mode) {
-  return ReadLevel(mode, [&](const std::string& key) {
+Level LevelOf(const ObjectFacts& space, std::string_view mode,
+              std::string_view unsaid = "privileged") {
+  return ReadLevel(mode, unsaid, [&](const std::string& key) {
     std::string_view value;
     return space.FindLabel(key, &value) ? value : std::string_view();
   });
@@ -100,13 +103,14 @@ bool IsSignificant(const AdmissionRequest& request) {
   return false;
 }
 
-Result<void> CheckPod(AdmissionRequest& request, const ObjectFacts& space) {
+Result<void> CheckPod(const AdmissionEnvironment& environment, AdmissionRequest& request,
+                      const ObjectFacts& space) {
   const Json* spec = kube::Find(*request.object, {"spec"});
   if (spec == nullptr || !IsSignificant(request)) {
     return Ok();
   }
   const Json* metadata = kube::Find(*request.object, {"metadata"});
-  const Level enforce = LevelOf(space, "enforce");
+  const Level enforce = LevelOf(space, "enforce", environment.pod_security_default);
   if (const auto why = Violations(enforce, *spec, metadata); !why.empty()) {
     return AdmissionForbidden(request,
                               "violates PodSecurity \"" + enforce.Text() + "\": " + why);
@@ -206,7 +210,7 @@ Result<void> Validate(const AdmissionEnvironment& environment, AdmissionRequest&
   }
   const ObjectFacts& space = FactsOf(*record->value);
   if (is_pod) {
-    return CheckPod(request, space);
+    return CheckPod(environment, request, space);
   }
   WarnTemplate(request, space, pod);
   return Ok();

@@ -26,6 +26,9 @@ AdmissionChain MakeAdmissionChain(const AdmissionEnvironment& environment) {
   chain.Add(DefaultIngressClass(environment));
   chain.Add(OwnerReferencesPermissionEnforcement(environment));
   // Last: they add writes that commit with the object.
+  if (environment.guard_ingress_hosts) {
+    chain.Add(IngressHosts(environment));
+  }
   chain.Add(ServiceAllocation(environment));
   chain.Add(ResourceQuota(environment));
   return chain;

@@ -25,6 +25,10 @@ struct AdmissionEnvironment {
   std::function<bool(const User&, const AccessQuestion&)> allows = nullptr;
   // Who hands out Service addresses; null = the server's own ranges.
   std::shared_ptr<ServiceAddresses> addresses = nullptr;
+  // The Pod Security level of namespaces that say nothing themselves.
+  std::string pod_security_default = "privileged";
+  // This server is a host of tenants: an Ingress host belongs to the first namespace that claims it.
+  bool guard_ingress_hosts = false;
 };
 
 AdmissionChain MakeAdmissionChain(const AdmissionEnvironment& environment);
@@ -45,6 +49,7 @@ AdmissionPlugin CertificateRequests(const AdmissionEnvironment& environment);
 AdmissionPlugin DefaultIngressClass(const AdmissionEnvironment& environment);
 AdmissionPlugin OwnerReferencesPermissionEnforcement(const AdmissionEnvironment& environment);
 AdmissionPlugin NodeRestriction(const AdmissionEnvironment& environment);
+AdmissionPlugin IngressHosts(const AdmissionEnvironment& environment);
 AdmissionPlugin ServiceAllocation(const AdmissionEnvironment& environment);
 AdmissionPlugin ResourceQuota(const AdmissionEnvironment& environment);
 
