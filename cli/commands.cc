@@ -9,6 +9,7 @@
 #include "cli/tenant/commands.h"
 #include "cli/tenant/image.h"
 #include "cli/version_command.h"
+#include "controllers/node_usage_controller.h"
 #include "server/serve_command.h"
 
 namespace sublet::cli {
@@ -33,6 +34,8 @@ const std::vector<Command>& Commands() {
       {"version", "print the version", "Other", RunVersion},
       {"serve", "serve one control plane's API", "Roles", server::RunServe},
       {"node", "run the pods of one node, or simulate nodes", "Roles", RunNodeCommand},
+      {"node-usage", "publish what is free on each node of a real cluster", "Roles",
+       controllers::RunNodeUsage},
       {"gpud", "manage the GPUs of one node", "Roles", RunGpudCommand},
       {"endpoint", "", "", RunEndpoint},
       {"credential", "", "", RunCredential},

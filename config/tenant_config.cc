@@ -229,7 +229,15 @@ const std::vector<Key>& Schema() {
       {"sync.toHost.serviceAccounts.enabled", "bool", "(false)", Bool(&C::service_accounts)},
       {"sync.toHost.ingresses.enabled", "bool", "(false)", Bool(&C::ingresses)},
       {"sync.toHost.networkPolicies.enabled", "bool", "(false)", Bool(&C::network_policies)},
+      {"sync.toHost.podDisruptionBudgets.enabled", "bool", "(false)", Bool(&C::pod_disruption_budgets)},
       {"sync.toHost.priorityClasses.enabled", "bool", "(false)", Bool(&C::priority_classes_to_host)},
+      {"sync.toHost.priorityClasses.max", "number", "the highest value a class may have on the host (1000000000)",
+       [](const N& n, C& c) {
+         return n.IsScalar() && YAML::convert<std::int64_t>::decode(n, c.priority_max) &&
+                        c.priority_max >= 0 && c.priority_max <= 1000000000
+                    ? ""
+                    : std::string("must be a whole number from 0 to 1000000000");
+       }},
       {"sync.fromHost.events.enabled", "bool", "(true)", Bool(&C::events)},
       {"sync.fromHost.nodes.enabled", "bool", "nodes are always shown: only true is allowed",
        [](const N& n, C&) {

@@ -66,7 +66,9 @@ struct TenantConfig {
   bool service_accounts = false;
   bool ingresses = false;
   bool network_policies = false;
+  bool pod_disruption_budgets = false;
   bool priority_classes_to_host = false;
+  std::int64_t priority_max = 1000000000;     // sync.toHost.priorityClasses.max
 
   // sync.fromHost
   bool events = true;

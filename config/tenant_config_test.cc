@@ -54,7 +54,7 @@ TEST(TenantConfig, AnUnknownKeyNamesFileLineAndTheNearestOne) {
   EXPECT_EQ(ErrorOf("sync:\n  toHost:\n    pod:\n      x: 1\n"),
             "values.yaml:3: unknown key sync.toHost.pod; did you mean pods? allowed here: pods, "
             "services, endpoints, persistentVolumeClaims, configMaps, secrets, serviceAccounts, "
-            "ingresses, networkPolicies, priorityClasses");
+            "ingresses, networkPolicies, podDisruptionBudgets, priorityClasses");
 }
 
 TEST(TenantConfig, EveryProblemIsReportedAtOnce) {

@@ -30,6 +30,9 @@ syncer::SyncConfig MakeSyncConfig(const config::TenantConfig& config) {
   sync.service_accounts = config.service_accounts;
   sync.ingresses = config.ingresses;
   sync.network_policies = config.network_policies;
+  sync.pods.priority_max = config.priority_max;
+  sync.network_policy = config.network_policy;
+  sync.pod_disruption_budgets = config.pod_disruption_budgets;
   sync.priority_classes_to_host = config.priority_classes_to_host;
   sync.priority_classes_from_host = config.priority_classes_from_host;
   sync.storage_classes = config.storage_classes;

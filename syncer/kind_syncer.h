@@ -38,9 +38,11 @@ struct SyncContext {
   bool host_has_gpu = false;         // the host serves GpuSlice and GpuNode
   bool host_has_node_usage = false;  // and NodeUsage
 
-  // The host informer of a namespaced resource: the tenant's own objects only.
+  // The host informer of a resource: the tenant's own objects only, in its namespace unless the kind
+  // has none.
   client::Informer& HostInformer(std::string_view group, std::string_view version,
-                                 std::string_view resource, std::string_view kind);
+                                 std::string_view resource, std::string_view kind,
+                                 bool cluster_scoped = false);
   client::Informer& VirtualInformer(std::string_view group, std::string_view version,
                                     std::string_view resource, std::string_view kind);
 };

@@ -148,10 +148,18 @@ Json HostLabels(const Tenant& tenant, const Json& virtual_object,
 Json HostAnnotations(const Tenant& tenant, const Json& virtual_object, std::string_view kind_text,
                      std::string_view host_name, const std::vector<std::string>& extra_keys) {
   Json annotations = Json::object();
+  std::string carried_annotations;
   for (const auto& [key, value] : MapAt(virtual_object, "annotations").items()) {
     if (!key.starts_with(kPrefix) && key != "kubectl.kubernetes.io/last-applied-configuration" &&
         MayTravel(key, extra_keys)) {
       annotations[key] = value;
+      carried_annotations += (carried_annotations.empty() ? "" : ",") + key;
+    }
+  }
+  std::string carried_labels;
+  for (const auto& [key, value] : MapAt(virtual_object, "labels").items()) {
+    if (IsMarkerKey(key) || MayTravel(key, extra_keys)) {
+      carried_labels += (carried_labels.empty() ? "" : ",") + HostLabelKey(tenant, key);
     }
   }
   const auto set = [&annotations](std::string_view key, std::string_view value) {
@@ -160,6 +168,8 @@ Json HostAnnotations(const Tenant& tenant, const Json& virtual_object, std::stri
     }
   };
   const std::string_view space = kube::FindString(virtual_object, {"metadata", "namespace"});
+  set(kAnnotationLabelKeys, carried_labels);
+  set(kAnnotationAnnotationKeys, carried_annotations);
   set(kAnnotationName, kube::FindString(virtual_object, {"metadata", "name"}));
   set(kAnnotationNamespace, space);
   set(kAnnotationUid, kube::FindString(virtual_object, {"metadata", "uid"}));
@@ -169,6 +179,29 @@ Json HostAnnotations(const Tenant& tenant, const Json& virtual_object, std::stri
     set(kAnnotationHostNamespace, tenant.host_namespace);
   }
   return annotations;
+}
+
+void RemoveStaleKeys(const Json& host_object, const Json& wanted, Json* patch) {
+  for (const auto& [note, map] :
+       {std::pair<std::string_view, const char*>{kAnnotationLabelKeys, "labels"},
+        {kAnnotationAnnotationKeys, "annotations"}}) {
+    const std::string_view carried =
+        kube::FindString(host_object, {"metadata", "annotations", note});
+    const Json& want = MapAt(wanted, map);
+    const Json& have = MapAt(host_object, map);
+    std::size_t at = 0;
+    while (at < carried.size()) {
+      const std::size_t end = std::min(carried.find(',', at), carried.size());
+      const std::string key(carried.substr(at, end - at));
+      if (!want.contains(key) && have.contains(key)) {
+        (*patch)["metadata"][map][key] = nullptr;
+      }
+      at = end + 1;
+    }
+    if (!carried.empty() && !MapAt(wanted, "annotations").contains(note)) {
+      (*patch)["metadata"]["annotations"][std::string(note)] = nullptr;
+    }
+  }
 }
 
 Json HostLabelSelector(const Tenant& tenant, const Json& selector,

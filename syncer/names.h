@@ -21,6 +21,9 @@ inline constexpr std::string_view kAnnotationName = "sublet.dev/object-name";
 inline constexpr std::string_view kAnnotationNamespace = "sublet.dev/object-namespace";
 inline constexpr std::string_view kAnnotationUid = "sublet.dev/object-uid";
 inline constexpr std::string_view kAnnotationKind = "sublet.dev/object-kind";
+// Which labels and annotations of the virtual object stand on the host object, comma separated.
+inline constexpr std::string_view kAnnotationLabelKeys = "sublet.dev/label-keys";
+inline constexpr std::string_view kAnnotationAnnotationKeys = "sublet.dev/annotation-keys";
 inline constexpr std::string_view kAnnotationHostName = "sublet.dev/object-host-name";
 inline constexpr std::string_view kAnnotationHostNamespace = "sublet.dev/object-host-namespace";
 
@@ -69,6 +72,10 @@ kube::Json HostLabels(const Tenant& tenant, const kube::Json& virtual_object,
 kube::Json HostAnnotations(const Tenant& tenant, const kube::Json& virtual_object,
                            std::string_view kind_text, std::string_view host_name,
                            const std::vector<std::string>& extra_keys);
+// Adds to `patch` (a merge patch of the host object) the removal of labels and annotations that were
+// carried earlier and are not in `wanted` any more; keys that the host added are left alone.
+void RemoveStaleKeys(const kube::Json& host_object, const kube::Json& wanted, kube::Json* patch);
+
 // Rewrites the keys of a label selector {matchLabels, matchExpressions} by HostLabelKey and adds the
 // markers of tenant and, when not empty, of `virtual_namespace`.
 kube::Json HostLabelSelector(const Tenant& tenant, const kube::Json& selector,

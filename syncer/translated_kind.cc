@@ -28,13 +28,14 @@ HostRecord ReadHostRecord(const Json& host_object) {
 }
 
 client::Informer& SyncContext::HostInformer(std::string_view group, std::string_view version,
-                                            std::string_view resource, std::string_view kind) {
+                                            std::string_view resource, std::string_view kind,
+                                            bool cluster_scoped) {
   client::InformerOptions options;
   options.resource = {std::string(group), std::string(version), std::string(resource)};
   options.kind = kind;
-  options.namespace_name = tenant.host_namespace;
+  options.namespace_name = cluster_scoped ? "" : tenant.host_namespace;
   options.label_selector =
-      std::string(kLabelManagedBy) + "=" + ManagedByValue(tenant, /*cluster_scoped=*/false);
+      std::string(kLabelManagedBy) + "=" + ManagedByValue(tenant, cluster_scoped);
   options.trim = [](Json& object) {
     if (Json* metadata = kube::Find(object, {"metadata"}); metadata != nullptr) {
       metadata->erase("managedFields");
@@ -71,7 +72,8 @@ void TranslatedKind::Watch(Enqueue enqueue) {
   virtual_informer_ = &context_.VirtualInformer(resource_.group, resource_.version,
                                                 resource_.resource, kind_);
   host_informer_ =
-      &context_.HostInformer(resource_.group, resource_.version, resource_.resource, kind_);
+      &context_.HostInformer(resource_.group, resource_.version, resource_.resource, kind_,
+                             info().cluster_scoped);
   virtual_informer_->AddHandler(
       [enqueue](const client::ObjectPtr& before, const client::ObjectPtr& after) {
         enqueue((after != nullptr ? after : before)->key);
@@ -95,7 +97,7 @@ client::ObjectPtr TranslatedKind::Virtual(const kube::ObjectKey& key) const {
 client::ObjectPtr TranslatedKind::Host(const kube::ObjectKey& key) const {
   const auto mapped = context_.mapping.HostNameOf(info().name, key);
   const std::string name = mapped ? *mapped : NameFormula(key);
-  auto host = host_informer_->Get({context_.tenant.host_namespace, name});
+  auto host = host_informer_->Get({HostNamespace(), name});
   if (host == nullptr) {
     return nullptr;
   }
@@ -105,13 +107,17 @@ client::ObjectPtr TranslatedKind::Host(const kube::ObjectKey& key) const {
 }
 
 std::string TranslatedKind::NameFormula(const kube::ObjectKey& key) const {
-  return HostName(context_.tenant, key.name, key.namespace_name);
+  return info().cluster_scoped ? HostNameCluster(context_.tenant, key.name)
+                               : HostName(context_.tenant, key.name, key.namespace_name);
+}
+
+std::string TranslatedKind::HostNamespace() const {
+  return info().cluster_scoped ? "" : context_.tenant.host_namespace;
 }
 
 client::Target TranslatedKind::HostTarget(std::string_view host_name,
                                           std::string_view subresource) const {
-  return {resource_, context_.tenant.host_namespace, std::string(host_name),
-          std::string(subresource)};
+  return {resource_, HostNamespace(), std::string(host_name), std::string(subresource)};
 }
 
 client::Target TranslatedKind::VirtualTarget(const kube::ObjectKey& key,
@@ -125,11 +131,14 @@ Result<Json> TranslatedKind::NewHostObject(const Json& virtual_object) {
              context_.mapping.Claim(info().name, key, NameFormula(key)));
   const auto& extra = context_.config.pods.extra_keys;
   Json metadata = {{"name", name},
-                   {"namespace", context_.tenant.host_namespace},
                    {"labels", HostLabels(context_.tenant, virtual_object, extra)},
                    {"annotations", HostAnnotations(context_.tenant, virtual_object,
                                                    info().kind_text, name, extra)}};
-  if (context_.config.set_owner && context_.owner_reference.is_object()) {
+  if (!info().cluster_scoped) {
+    metadata["namespace"] = HostNamespace();
+  }
+  if (!info().cluster_scoped && context_.config.set_owner &&
+      context_.owner_reference.is_object()) {
     metadata["ownerReferences"] = Json::array({context_.owner_reference});
   }
   return Json{{"apiVersion", resource_.ApiVersion()},
@@ -221,6 +230,7 @@ Json TranslatedKind::MetadataPatch(const Json& host_object, const Json& wanted) 
       }
     }
   }
+  RemoveStaleKeys(host_object, wanted, &patch);
   return patch;
 }
 

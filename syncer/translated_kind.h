@@ -38,6 +38,7 @@ class TranslatedKind : public KindSyncer {
   virtual std::string NameFormula(const kube::ObjectKey& key) const;
 
   SyncContext& context() const { return context_; }
+  std::string HostNamespace() const;  // "" for kinds without namespaces
   client::Target HostTarget(std::string_view host_name, std::string_view subresource = "") const;
   client::Target VirtualTarget(const kube::ObjectKey& key, std::string_view subresource = "") const;
 

@@ -201,6 +201,8 @@ int Create(const CreateFlags& flags) {
     if (spec.image.empty()) {
       spec.image = TenantImageName();
     }
+    // Without a host to ask, "when it has a default StorageClass" means no.
+    spec.persistent = !config->control_plane.persistence_auto && config->control_plane.persistence;
     for (const Json& object : TenantObjects(spec, *config)) {
       std::printf("---\n%s", kube::ToYaml(object).c_str());
     }

@@ -6,6 +6,7 @@
 
 #include "cli/tenant/objects.h"
 #include "kube/object.h"
+#include "syncer/names.h"
 
 namespace sublet::cli {
 namespace {
@@ -36,7 +37,7 @@ constexpr std::array<KnownKind, 14> kKinds = {{
 }};
 
 // What a syncer makes on the host, in the order it is swept.
-constexpr std::array<KnownKind, 11> kSynced = {{
+constexpr std::array<KnownKind, 12> kSynced = {{
     {"Pod", "", "v1", "pods"},
     {"GpuSlice", "gpu.sublet.dev", "v1alpha1", "gpuslices"},
     {"Service", "", "v1", "services"},
@@ -47,6 +48,7 @@ constexpr std::array<KnownKind, 11> kSynced = {{
     {"PersistentVolumeClaim", "", "v1", "persistentvolumeclaims"},
     {"ServiceAccount", "", "v1", "serviceaccounts"},
     {"Ingress", "networking.k8s.io", "v1", "ingresses"},
+    {"PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets"},
     {"NetworkPolicy", "networking.k8s.io", "v1", "networkpolicies"},
 }};
 
@@ -89,6 +91,27 @@ class Remover {
       }
       SUBLET_RETURN_IF_ERROR(Tolerate(host_.client.DeleteCollection(
           {ResourceOf(kind), options_.host_namespace, "", ""}, ours, now)));
+    }
+    ours.label_selector = "sublet.dev/managed-by=" +
+                          syncer::ManagedByValue({options_.name, options_.host_namespace}, true);
+    return Tolerate(host_.client.DeleteCollection(
+        {{"scheduling.k8s.io", "v1", "priorityclasses"}, "", "", ""}, ours, now));
+  }
+
+  // Roles that stand in other namespaces: for replicated Services.
+  Result<void> RemoveImports() {
+    client::ListOptions ours;
+    ours.label_selector = "sublet.dev/imports=" + options_.host_namespace + ",release=" + options_.name;
+    for (const char* resource : {"rolebindings", "roles"}) {
+      const kube::GroupVersionResource kind{"rbac.authorization.k8s.io", "v1", resource};
+      auto list = host_.client.List({kind, "", "", ""}, ours);
+      if (!list.ok()) {
+        return std::move(list).error();
+      }
+      for (const Json& object : list->value("items", Json::array())) {
+        SUBLET_RETURN_IF_ERROR(Tolerate(host_.client.Delete(
+            {kind, std::string(kube::NamespaceOf(object)), std::string(kube::NameOf(object)), ""})));
+      }
     }
     return Ok();
   }
@@ -225,6 +248,7 @@ Result<void> RemoveTenant(const HostSession& host, const RemoveOptions& options,
   phase("workloads deleted");
   SUBLET_RETURN_IF_ERROR(remover.Sweep());
   phase("host objects deleted");
+  SUBLET_RETURN_IF_ERROR(remover.RemoveImports());
   SUBLET_RETURN_IF_ERROR(remover.RemoveOwn());
   if (namespace_goes) {
     SUBLET_RETURN_IF_ERROR(remover.RemoveNamespace());

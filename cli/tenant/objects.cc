@@ -1,5 +1,6 @@
 #include "cli/tenant/objects.h"
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "kube/validation_names.h"
@@ -74,6 +75,9 @@ struct Maker {
       rules.push_back(rule(Json::array({"networking.k8s.io"}),
                            Json::array({"ingresses", "networkpolicies"}), all));
     }
+    if (config.pod_disruption_budgets) {
+      rules.push_back(rule(Json::array({"policy"}), Json::array({"poddisruptionbudgets"}), all));
+    }
     if (config.service_accounts) {
       rules.push_back(rule(Json::array({""}), Json::array({"serviceaccounts"}), all));
     }
@@ -86,6 +90,7 @@ struct Maker {
     Json object =
         Object("rbac.authorization.k8s.io/v1", "ClusterRole", ClusterName(), false);
     const Json read = {"get", "list", "watch"};
+    const Json all = {"create", "delete", "get", "list", "patch", "update", "watch"};
     object["rules"] = Json::array(
         {{{"apiGroups", {""}}, {"resources", {"nodes"}}, {"verbs", read}},
          {{"apiGroups", {"sublet.dev"}}, {"resources", {"nodeusages"}}, {"verbs", read}},
@@ -97,7 +102,7 @@ struct Maker {
          {{"apiGroups", {"node.k8s.io"}}, {"resources", {"runtimeclasses"}}, {"verbs", read}},
          {{"apiGroups", {"scheduling.k8s.io"}},
           {"resources", {"priorityclasses"}},
-          {"verbs", read}}});
+          {"verbs", config.priority_classes_to_host ? all : read}}});
     return object;
   }
 
@@ -111,6 +116,31 @@ struct Maker {
                                        {"name", "sublet-" + spec.name},
                                        {"namespace", spec.host_namespace}}});
     return object;
+  }
+
+  // In a namespace that Services are replicated from: those Services, and nothing else there.
+  void AddImports(std::vector<Json>& out) const {
+    std::map<std::string, Json> names;
+    for (const config::Replication& row : config.replicate_from_host) {
+      const auto slash = row.from.find('/');
+      const std::string space =
+          slash == std::string::npos ? spec.host_namespace : row.from.substr(0, slash);
+      names[space].push_back(row.from.substr(slash + 1));
+    }
+    for (auto& [space, services] : names) {
+      Json role = Object("rbac.authorization.k8s.io/v1", "Role", ClusterName());
+      role["rules"] = Json::array({{{"apiGroups", {""}},
+                                    {"resources", {"services"}},
+                                    {"resourceNames", std::move(services)},
+                                    {"verbs", {"get", "list", "watch"}}}});
+      Json binding = Binding("RoleBinding", ClusterName(), "Role", ClusterName(), true);
+      for (Json* object : {&role, &binding}) {
+        (*object)["metadata"]["namespace"] = space;
+        (*object)["metadata"]["labels"]["sublet.dev/imports"] = spec.host_namespace;
+      }
+      out.push_back(std::move(role));
+      out.push_back(std::move(binding));
+    }
   }
 
   Json Service() const {
@@ -232,7 +262,11 @@ struct Maker {
 
   Json Quota() const {
     Json object = Object("v1", "ResourceQuota", "sublet-" + spec.name);
-    object["spec"]["hard"] = config.quota;
+    object["spec"]["hard"] = config.quota_enabled ? Json(config.quota) : Json::object();
+    if (config.gpu_devices >= 0) {
+      // Slices are counted where they are asked for; this bounds GPUs that come without a slice.
+      object["spec"]["hard"]["requests.nvidia.com/gpu"] = std::to_string(config.gpu_devices);
+    }
     return object;
   }
 
@@ -294,7 +328,8 @@ std::vector<Json> TenantObjects(const TenantSpec& spec, const config::TenantConf
   objects.push_back(maker.ClusterRole());
   objects.push_back(maker.Binding("ClusterRoleBinding", maker.ClusterName(), "ClusterRole",
                                   maker.ClusterName(), false));
-  if (config.quota_enabled) {
+  maker.AddImports(objects);
+  if (config.quota_enabled || config.gpu_devices >= 0) {
     objects.push_back(maker.Quota());
   }
   if (config.limit_range_enabled) {

@@ -118,6 +118,10 @@ Result<Outcome> DataSyncer::Sync(const Json& object, const Json& host) {
     }
     SUBLET_RETURN_IF_ERROR(
         context().mapping.NoteSynced(info().name, kube::KeyOf(object), Hash10(kube::Dump(to))));
+  } else {
+    // Also after a crash between the write and its note: or the next host edit would look like ours.
+    SUBLET_RETURN_IF_ERROR(
+        context().mapping.NoteSynced(info().name, kube::KeyOf(object), Hash10(kube::Dump(ours))));
   }
   SUBLET_TRY(const Json wanted, NewHostObject(object));
   return PatchHost(host, MetadataPatch(host, wanted));

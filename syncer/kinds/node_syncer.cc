@@ -18,15 +18,11 @@ using kube::Quantity;
 constexpr std::string_view kNodeIndex = "node";
 
 MirrorKind NodeKind(const SyncConfig& config) {
-  std::string selector;
-  for (const auto& [key, value] : config.node_labels) {
-    selector += (selector.empty() ? "" : ",") + key + "=" + value;
-  }
   return {{"nodes", "/v1, Kind=Node", true},
           {"", "v1", "nodes"},
           "Node",
           {},
-          std::move(selector),
+          NodeSelectorText(config),
           /*has_status=*/true};
 }
 
@@ -75,6 +71,14 @@ std::map<std::string, Quantity> RequestsOf(const Json& pod) {
 }
 
 }  // namespace
+
+std::string NodeSelectorText(const SyncConfig& config) {
+  std::string selector;
+  for (const auto& [key, value] : config.node_labels) {
+    selector += (selector.empty() ? "" : ",") + key + "=" + value;
+  }
+  return selector;
+}
 
 Json TenantAllocatable(const Json& allocatable, const Json& free,
                        const std::vector<Json>& own_pods) {

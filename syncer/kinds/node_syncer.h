@@ -10,6 +10,9 @@
 
 namespace sublet::syncer {
 
+// The label selector of the host's nodes that the tenant may use; "" = all.
+std::string NodeSelectorText(const SyncConfig& config);
+
 class NodeSyncer final : public MirrorSyncer {
  public:
   explicit NodeSyncer(SyncContext& context);

@@ -8,6 +8,7 @@
 #include "kube/object.h"
 #include "kube/pod_security.h"
 #include "kube/timestamp.h"
+#include "syncer/kinds/node_syncer.h"
 
 namespace sublet::syncer {
 namespace {
@@ -17,6 +18,7 @@ using kube::Json;
 
 // How old a bound pod without its slice gets before the tenant is told.
 constexpr auto kSliceWaitShown = std::chrono::seconds(3);
+constexpr std::chrono::seconds kNodeRetry(15);
 // How often the host refused this pod, on the virtual pod.
 constexpr const char* kRejections = "sublet.dev/rejections";
 
@@ -68,6 +70,11 @@ PodSyncer::PodSyncer(SyncContext& context)
 void PodSyncer::Watch(Enqueue enqueue) {
   namespaces_ = &context().VirtualInformer("", "v1", "namespaces", "Namespace");
   services_ = &context().VirtualInformer("", "v1", "services", "Service");
+  client::InformerOptions nodes_shown;
+  nodes_shown.resource = {"", "v1", "nodes"};
+  nodes_shown.kind = "Node";
+  nodes_shown.label_selector = NodeSelectorText(context().config);
+  nodes_ = &context().host_informers.For(nodes_shown);
   TranslatedKind::Watch(enqueue);
   // A label of a Namespace stands on the host pods of that namespace.
   namespaces_->AddHandler([this, enqueue](const client::ObjectPtr& before,
@@ -162,6 +169,32 @@ std::string PodSyncer::Objection(const Json& pod) const {
   return "";
 }
 
+void PodSyncer::TellLimits(const Json& pod) const {
+  Reporter& reporter = context().reporter;
+  if (!ScheduledByTenant(pod)) {
+    if (WantsGpu(pod)) {
+      reporter.Warn(pod, "FractionNotEnforced",
+                    "a scheduler of the host places this pod: its GPU share is counted there, not "
+                    "enforced");
+    }
+    for (const auto& [key, value] : context().config.pods.node_selector) {
+      const auto asked = kube::FindString(pod, {"spec", "nodeSelector", key}, value);
+      if (asked != value) {
+        reporter.Warn(pod, "SelectorOverridden", "nodeSelector " + key + "=" + std::string(asked) +
+                                                     " becomes " + key + "=" + value +
+                                                     ": the tenant's nodes are those");
+      }
+    }
+  }
+  const auto priority_class = kube::FindString(pod, {"spec", "priorityClassName"});
+  if (kube::FindInt(pod, {"spec", "priority"}) > 0 &&
+      (!context().config.pods.sync_priority_classes || priority_class.starts_with("system-"))) {
+    reporter.Normal(pod, "PriorityWithinTenant",
+                    "priority class " + std::string(priority_class) +
+                        " counts within the tenant; on the host the pod has the default priority");
+  }
+}
+
 PodContext PodSyncer::ContextOf(const Json& pod, std::string slice) const {
   PodContext result;
   result.tenant = context().tenant;
@@ -174,7 +207,8 @@ PodContext PodSyncer::ContextOf(const Json& pod, std::string slice) const {
   }
   result.scheduled_by_tenant = ScheduledByTenant(pod);
   result.gpu_slice = std::move(slice);
-  result.hide_gpus = context().host_has_gpu && !WantsGpu(pod);
+  // Not only where our gpud is: NVIDIA's runtime may be the default of any host.
+  result.hide_gpus = !WantsGpu(pod);
   return result;
 }
 
@@ -197,6 +231,12 @@ Result<Outcome> PodSyncer::SyncToHost(const Json& pod) {
     context().reporter.Warn(pod, "SyncError", "not created on the host: " + objection);
     return Outcome::Done();
   }
+  if (!NodeNameOf(pod).empty() && nodes_->Get({"", std::string(NodeNameOf(pod))}) == nullptr) {
+    context().reporter.Warn(pod, "SyncError",
+                            "not created on the host: node \"" + std::string(NodeNameOf(pod)) +
+                                "\" is not one of the tenant's nodes");
+    return Outcome::After(kNodeRetry);
+  }
   const auto slice = SliceOf(pod);
   if (!slice) {
     // The slice informer brings it back. A pod that its scheduler bound waits here for a moment only;
@@ -213,11 +253,7 @@ Result<Outcome> PodSyncer::SyncToHost(const Json& pod) {
     }
     return Outcome::After(kSliceWaitShown);
   }
-  if (!ScheduledByTenant(pod) && WantsGpu(pod)) {
-    context().reporter.Warn(pod, "FractionNotEnforced",
-                            "a scheduler of the host places this pod: its GPU share is counted "
-                            "there, not enforced");
-  }
+  TellLimits(pod);
   PodContext pod_context = ContextOf(pod, *slice);
   Json labels;
   if (const auto space = namespaces_->Get({"", kube::KeyOf(pod).namespace_name}); space != nullptr) {
@@ -377,7 +413,22 @@ Result<void> PodSyncer::SyncSpec(const Json& pod, const Json& host, const HostPo
   if (!patched.ok()) {
     return std::move(patched).error();
   }
+  SUBLET_RETURN_IF_ERROR(SyncResources(host, wanted));
   return SyncEphemeralContainers(pod, host);
+}
+
+Result<void> PodSyncer::SyncResources(const Json& host, const HostPod& wanted) {
+  const Json patch = HostPodResize(host, wanted.pod);
+  if (patch.is_null()) {
+    return Ok();
+  }
+  auto resized = context().host_client.Patch(
+      HostTarget(kube::FindString(host, {"metadata", "name"}), "resize"),
+      client::PatchType::kStrategicMerge, patch);
+  if (!resized.ok() && !resized.error().Is(Reason::kNotFound)) {
+    return std::move(resized).error();
+  }
+  return Ok();
 }
 
 Result<void> PodSyncer::SyncEphemeralContainers(const Json& pod, const Json& host) {

@@ -31,6 +31,8 @@ class PodSyncer final : public TranslatedKind {
   PodContext ContextOf(const kube::Json& pod, std::string slice) const;
   // What the pod may not do on the host; "" = nothing to object to.
   std::string Objection(const kube::Json& pod) const;
+  // Says with Events what of the pod's wishes does not hold on the host.
+  void TellLimits(const kube::Json& pod) const;
 
   Result<client::Outcome> SyncLeftover(const kube::Json& virtual_pod, const kube::Json& host_pod,
                                        bool* handled);
@@ -44,11 +46,13 @@ class PodSyncer final : public TranslatedKind {
   Result<void> SyncStatus(const kube::Json& virtual_pod, const kube::Json& host_pod);
   Result<void> SyncSpec(const kube::Json& virtual_pod, const kube::Json& host_pod,
                         const HostPod& wanted);
+  Result<void> SyncResources(const kube::Json& host_pod, const HostPod& wanted);
   Result<void> SyncEphemeralContainers(const kube::Json& virtual_pod, const kube::Json& host_pod);
 
   TokenSecrets tokens_;
   client::Informer* namespaces_ = nullptr;
   client::Informer* services_ = nullptr;
+  client::Informer* nodes_ = nullptr;  // the host's, as far as they are the tenant's
   client::Informer* slices_ = nullptr;
   client::Informer* gpu_nodes_ = nullptr;
 };

@@ -217,7 +217,7 @@ void TranslateClasses(const Json& pod, const PodContext& context, Json& spec) {
     spec["runtimeClassName"] = runtime;
   }
   const std::string priority(kube::FindString(pod, {"spec", "priorityClassName"}));
-  if (policy.sync_priority_classes && !priority.empty()) {
+  if (policy.sync_priority_classes && !priority.empty() && !priority.starts_with("system-")) {
     spec["priorityClassName"] = HostNameCluster(context.tenant, priority);
   } else if (!policy.priority_class_name.empty()) {
     spec["priorityClassName"] = policy.priority_class_name;
@@ -304,6 +304,33 @@ Json TranslateEphemeralContainers(const Json& pod, const PodContext& context) {
   return out;
 }
 
+Json HostPodResize(const Json& host_pod, const Json& wanted) {
+  Json containers = Json::array();
+  const Json none = Json::array();
+  for (const Json& want : wanted.at("spec").value("containers", none)) {
+    for (const Json& have : host_pod.at("spec").value("containers", none)) {
+      if (want.value("name", "") != have.value("name", "")) {
+        continue;
+      }
+      Json resources = Json::object();
+      for (const char* list : {"requests", "limits"}) {
+        const Json* wish = kube::Find(want, {"resources", list});
+        const Json* held = kube::Find(have, {"resources", list});
+        for (const char* name : {"cpu", "memory"}) {
+          if (wish != nullptr && wish->contains(name) &&
+              (held == nullptr || held->value(name, Json()) != (*wish)[name])) {
+            resources[list][name] = (*wish)[name];
+          }
+        }
+      }
+      if (!resources.empty()) {
+        containers.push_back({{"name", want["name"]}, {"resources", std::move(resources)}});
+      }
+    }
+  }
+  return containers.empty() ? Json() : Json{{"spec", {{"containers", std::move(containers)}}}};
+}
+
 Json HostPodPatch(const Json& host_pod, const Json& wanted) {
   Json patch = Json::object();
   for (const char* map : {"labels", "annotations"}) {
@@ -316,6 +343,7 @@ Json HostPodPatch(const Json& host_pod, const Json& wanted) {
       }
     }
   }
+  RemoveStaleKeys(host_pod, wanted, &patch);
   const Json& have = host_pod.at("spec");
   const Json& spec = wanted.at("spec");
   if (spec.contains("activeDeadlineSeconds") &&

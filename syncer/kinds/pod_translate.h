@@ -81,6 +81,10 @@ kube::Json TranslateEphemeralContainers(const kube::Json& pod, const PodContext&
 // nothing to do.
 kube::Json HostPodPatch(const kube::Json& host_pod, const kube::Json& wanted_host_pod);
 
+// The strategic merge patch for pods/resize that brings cpu and memory of the host pod's containers to
+// what is wanted; null when they are. Containers only, as upstream resizes.
+kube::Json HostPodResize(const kube::Json& host_pod, const kube::Json& wanted_host_pod);
+
 // The host object names a pod depends on, by virtual name.
 struct PodReferences {
   std::vector<std::string> config_maps;

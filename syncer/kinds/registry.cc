@@ -5,6 +5,7 @@
 #include "syncer/kinds/mirror_syncer.h"
 #include "syncer/kinds/node_syncer.h"
 #include "syncer/kinds/pod_syncer.h"
+#include "syncer/kinds/replicated_service.h"
 #include "syncer/kinds/simple_syncer.h"
 
 namespace sublet::syncer {
@@ -36,6 +37,12 @@ Kinds MakeKinds(SyncContext& context) {
   add(true, [&] {
     return std::make_unique<DataSyncer>(context, DataKind::kSecret, config.secrets_all);
   });
+  add(config.priority_classes_to_host, simple(PriorityClassToHostKind));
+  add(config.pod_disruption_budgets, simple(PodDisruptionBudgetKind));
+  add(!config.replicate_to_host.empty(),
+      [&context] { return std::make_unique<ServiceToHost>(context); });
+  add(!config.replicate_from_host.empty(),
+      [&context] { return std::make_unique<ServiceFromHost>(context); });
   add(config.service_accounts, simple(ServiceAccountKind));
   add(config.persistent_volume_claims, simple(PersistentVolumeClaimKind));
   add(config.services, [&] {

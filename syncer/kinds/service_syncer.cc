@@ -37,9 +37,12 @@ Json HostServiceSpec(const Tenant& tenant, const Json& service) {
   // Differs: externalIPs and loadBalancerIP do not travel; with them a tenant could take over an
   // address of the host's network.
   CopyFields(from, spec,
-             {"type", "publishNotReadyAddresses", "externalTrafficPolicy", "internalTrafficPolicy",
+             {"type", "publishNotReadyAddresses", "internalTrafficPolicy",
               "sessionAffinity", "sessionAffinityConfig", "loadBalancerSourceRanges",
               "ipFamilyPolicy", "allocateLoadBalancerNodePorts", "trafficDistribution"});
+  if (HasNodePorts(kube::FindString(from, {"type"}))) {
+    CopyFields(from, spec, {"externalTrafficPolicy"});
+  }
   // An address the tenant chose is for the host's allocator to judge.
   CopyFields(from, spec, {"clusterIP", "healthCheckNodePort"});
   Json& ports = spec["ports"] = Json::array();
@@ -113,9 +116,11 @@ Result<Json> ServiceSyncer::Allocate(const Json& service, Deadline deadline) {
       deadline - std::chrono::steady_clock::now());
   const client::Client host_client = context().host_client.WithTimeout(time);
   SUBLET_TRY(Json wanted, Translate(service));
-  const auto until = std::chrono::duration_cast<std::chrono::seconds>(
-      (context().clock.Now() + kAnswerTime).time_since_epoch());
-  wanted["metadata"]["annotations"][std::string(kAnswering)] = std::to_string(until.count());
+  if (kube::UidOf(service).empty()) {  // it is not stored yet
+    const auto until = std::chrono::duration_cast<std::chrono::seconds>(
+        (context().clock.Now() + kAnswerTime).time_since_epoch());
+    wanted["metadata"]["annotations"][std::string(kAnswering)] = std::to_string(until.count());
+  }
   const client::Target target = HostTarget(kube::FindString(wanted, {"metadata", "name"}));
   for (int i = 0; i < kAllocateTries; ++i) {
     // A twin may stand there: this is an update, a POST whose answer got lost, or its predecessor is

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kube/object.h"
+#include "syncer/kinds/mirror_syncer.h"
 #include "syncer/kinds/simple_syncer.h"
 #include "syncer/kinds/translate_fields.h"
 
@@ -10,7 +11,7 @@ namespace {
 
 using kube::Json;
 
-bool Always(const SyncContext&, const Json&) { return true; }
+bool Always(SyncContext&, const Json&) { return true; }
 
 std::string SpaceOf(const Json& object) { return std::string(kube::NamespaceOf(object)); }
 
@@ -91,7 +92,8 @@ Json TranslatePeer(const SyncContext& context, const Json& peer, const std::stri
   const Json* namespaces = kube::Find(peer, {"namespaceSelector"});
   Json selector = HostLabelSelector(context.tenant, pods, namespaces == nullptr ? space : "");
   if (namespaces != nullptr) {
-    for (const auto& [key, value] : namespaces->value("matchLabels", Json::object()).items()) {
+    const Json labels = namespaces->value("matchLabels", Json::object());
+    for (const auto& [key, value] : labels.items()) {
       selector["matchLabels"][NamespaceLabelKey(context.tenant, key)] = value;
     }
     for (Json rule : namespaces->value("matchExpressions", Json::array())) {
@@ -118,11 +120,26 @@ Result<Json> TranslateNetworkPolicy(const SyncContext& context, const Json& poli
     for (const Json& rule : from[rules]) {
       Json copy = Json::object();
       CopyFields(rule, copy, {"ports"});
-      if (rule.contains(peers) && rule[peers].is_array()) {
-        Json& list = copy[peers] = Json::array();
-        for (const Json& peer : rule[peers]) {
+      const Json from_rule = rule.value(peers, Json::array());
+      // Policies add up: one of the tenant's would open what the host's closes.
+      const bool closed = context.config.network_policy && rules == std::string_view("ingress");
+      bool narrowed = closed && from_rule.empty();
+      Json list = Json::array();
+      for (const Json& peer : from_rule) {
+        const bool outside = closed && peer.contains("ipBlock");
+        narrowed = narrowed || outside;
+        if (!outside) {
           list.push_back(TranslatePeer(context, peer, space));
         }
+      }
+      if (narrowed) {
+        list.push_back({{"podSelector", HostLabelSelector(context.tenant, Json::object(), "")}});
+        context.reporter.Warn(policy, "PolicyNarrowed",
+                              "the tenant is closed to others (policies.networkPolicy): this rule "
+                              "opens to the tenant's own pods only");
+      }
+      if (!list.empty()) {
+        copy[peers] = std::move(list);
       }
       out.push_back(std::move(copy));
     }
@@ -132,15 +149,26 @@ Result<Json> TranslateNetworkPolicy(const SyncContext& context, const Json& poli
 
 // ---- Endpoints and EndpointSlices of Services without a selector ----
 
+// True when the Service of that name has a selector: the host computes its endpoints itself.
+bool HasSelector(SyncContext& context, const kube::ObjectKey& service) {
+  const auto found = context.VirtualInformer("", "v1", "services", "Service").Get(service);
+  const auto object = found == nullptr ? Result<Json>(Json()) : found->Parse();
+  const Json* selector = object.ok() ? kube::Find(*object, {"spec", "selector"}) : nullptr;
+  return selector != nullptr && selector->is_object() && !selector->empty();
+}
+
 // Endpoints that a controller made from a selector are computed on the host again.
-bool IsHandMade(const SyncContext&, const Json& object) {
+bool IsHandMade(SyncContext& context, const Json& object) {
   const auto by = kube::LabelOf(object, "endpointslice.kubernetes.io/managed-by");
   const bool computed =
       by == "endpointslice-controller.k8s.io" || by == "endpointslicemirroring-controller.k8s.io" ||
       kube::AnnotationOf(object, "endpoints.kubernetes.io/last-change-trigger-time") != "";
   const bool api_server = kube::NamespaceOf(object) == "default" &&
                           kube::NameOf(object) == "kubernetes";
-  return !computed && !api_server;
+  const auto of = kube::LabelOf(object, "kubernetes.io/service-name");
+  const kube::ObjectKey service{SpaceOf(object),
+                                std::string(of.empty() ? kube::NameOf(object) : of)};
+  return !computed && !api_server && !HasSelector(context, service);
 }
 
 // An address without the reference to a pod: the pod's name differs on the host.
@@ -169,7 +197,7 @@ Result<Json> TranslateEndpoints(const SyncContext&, const Json& endpoints) {
   return Json{{"subsets", std::move(subsets)}};
 }
 
-bool IsHandMadeSlice(const SyncContext& context, const Json& slice) {
+bool IsHandMadeSlice(SyncContext& context, const Json& slice) {
   return IsHandMade(context, slice) && kube::FindString(slice, {"addressType"}) != "FQDN" &&
          !kube::LabelOf(slice, "kubernetes.io/service-name").empty();
 }
@@ -186,6 +214,35 @@ Result<Json> TranslateSlice(const SyncContext& context, const Json& slice) {
   out["metadata"]["labels"]["kubernetes.io/service-name"] =
       HostName(context.tenant, kube::LabelOf(slice, "kubernetes.io/service-name"), SpaceOf(slice));
   out["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"] = "sublet.dev";
+  return out;
+}
+
+// Differs: vCluster translates the selector's keys only; a budget of one namespace would also count
+// pods of another with equal labels.
+Result<Json> TranslateBudget(const SyncContext& context, const Json& budget) {
+  Json spec = Json::object();
+  const Json& from = budget.at("spec");
+  CopyFields(from, spec, {"minAvailable", "maxUnavailable", "unhealthyPodEvictionPolicy"});
+  spec["selector"] =
+      HostLabelSelector(context.tenant, from.value("selector", Json::object()), SpaceOf(budget));
+  return Json{{"spec", std::move(spec)}};
+}
+
+bool IsOwnPriorityClass(SyncContext&, const Json& object) {
+  return !kube::NameOf(object).starts_with("system-") &&
+         kube::LabelOf(object, kMirroredLabel) != "true";
+}
+
+Result<Json> TranslatePriority(const SyncContext& context, const Json& object) {
+  const auto wanted = kube::FindInt(object, {"value"});
+  const auto value = std::min(wanted, context.config.pods.priority_max);
+  if (value != wanted) {
+    context.reporter.Warn(object, "PriorityCapped",
+                          "on the host its value is " + std::to_string(value) +
+                              ", the highest that the tenant's policy allows");
+  }
+  Json out = {{"value", value}, {"globalDefault", false}};
+  CopyFields(object, out, {"preemptionPolicy", "description"});
   return out;
 }
 
@@ -246,6 +303,28 @@ SimpleKind EndpointSliceKind() {
           IsHandMadeSlice,
           TranslateSlice,
           {"/endpoints", "/ports"},
+          /*status_back=*/false,
+          nullptr};
+}
+
+SimpleKind PodDisruptionBudgetKind() {
+  return {{"poddisruptionbudgets", "policy/v1, Kind=PodDisruptionBudget", false},
+          {"policy", "v1", "poddisruptionbudgets"},
+          "PodDisruptionBudget",
+          Always,
+          TranslateBudget,
+          {"/spec"},
+          /*status_back=*/false,
+          nullptr};
+}
+
+SimpleKind PriorityClassToHostKind() {
+  return {{"priorityclasses", "scheduling.k8s.io/v1, Kind=PriorityClass", true},
+          {"scheduling.k8s.io", "v1", "priorityclasses"},
+          "PriorityClass",
+          IsOwnPriorityClass,
+          TranslatePriority,
+          {"/description"},
           /*status_back=*/false,
           nullptr};
 }

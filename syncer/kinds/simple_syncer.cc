@@ -1,5 +1,6 @@
 #include "syncer/kinds/simple_syncer.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "kube/object.h"
@@ -12,6 +13,27 @@ using kube::Json;
 SimpleSyncer::SimpleSyncer(SyncContext& context, SimpleKind kind)
     : TranslatedKind(context, kind.info, kind.resource, kind.kind), kind_(std::move(kind)) {}
 
+void SimpleSyncer::Watch(Enqueue enqueue) {
+  TranslatedKind::Watch(enqueue);
+  if (FollowsService()) {
+    // Gaining or losing a selector decides who computes the addresses.
+    context()
+        .VirtualInformer("", "v1", "services", "Service")
+        .AddHandler([this, enqueue](const client::ObjectPtr& before,
+                                    const client::ObjectPtr& after) {
+          const kube::ObjectKey key = (after != nullptr ? after : before)->key;
+          for (const auto& object : virtual_informer().ListNamespace(key.namespace_name)) {
+            const std::pair<std::string, std::string> of{"kubernetes.io/service-name", key.name};
+            if (object->key.name == key.name ||
+                std::find(object->labels.begin(), object->labels.end(), of) !=
+                    object->labels.end()) {
+              enqueue(object->key);
+            }
+          }
+        });
+  }
+}
+
 Result<Outcome> SimpleSyncer::SyncToHost(const Json& object) {
   if (kube::IsDeleting(object) || !kind_.wanted(context(), object)) {
     return Outcome::Done();
@@ -19,7 +41,19 @@ Result<Outcome> SimpleSyncer::SyncToHost(const Json& object) {
   SUBLET_TRY(const Json body, kind_.translate(context(), object));
   SUBLET_TRY(Json host, NewHostObject(object));
   host.merge_patch(body);
-  return CreateHost(host);
+  auto created = CreateHost(host);
+  if (!created.ok() && created.error().Is(Reason::kAlreadyExists) && FollowsService()) {
+    // The host's own controller left it there when the Service lost its selector; under this name it
+    // can only be the tenant's.
+    auto adopted = context().host_client.Patch(
+        HostTarget(kube::FindString(host, {"metadata", "name"})), client::PatchType::kMerge, host);
+    if (!adopted.ok()) {
+      return std::move(adopted).error();
+    }
+    host_informer().NoteWritten(*adopted);
+    return Outcome::Done();
+  }
+  return created;
 }
 
 Result<Outcome> SimpleSyncer::Sync(const Json& object, const Json& host) {

@@ -13,7 +13,7 @@ struct SimpleKind {
   kube::GroupVersionResource resource;
   std::string kind;
   // Whether this object goes to the host at all.
-  bool (*wanted)(const SyncContext& context, const kube::Json& virtual_object);
+  bool (*wanted)(SyncContext& context, const kube::Json& virtual_object);
   // The members beside metadata (spec, subsets, ...).
   Result<kube::Json> (*translate)(const SyncContext& context, const kube::Json& virtual_object);
   // Members that follow later changes of the tenant's object; others are set at creation only.
@@ -28,11 +28,16 @@ class SimpleSyncer final : public TranslatedKind {
  public:
   SimpleSyncer(SyncContext& context, SimpleKind kind);
 
+  void Watch(Enqueue enqueue) override;
+
   Result<client::Outcome> SyncToHost(const kube::Json& virtual_object) override;
   Result<client::Outcome> Sync(const kube::Json& virtual_object,
                                const kube::Json& host_object) override;
 
  private:
+  // Endpoints and EndpointSlices: of one name with a Service, and made by the host as well.
+  bool FollowsService() const { return kind_.info.name.starts_with("endpoint"); }
+
   const SimpleKind kind_;
 };
 
@@ -43,5 +48,7 @@ SimpleKind NetworkPolicyKind();
 SimpleKind EndpointsKind();
 SimpleKind EndpointSliceKind();
 SimpleKind ServiceAccountKind();
+SimpleKind PodDisruptionBudgetKind();
+SimpleKind PriorityClassToHostKind();
 
 }  // namespace sublet::syncer
