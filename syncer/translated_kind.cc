@@ -18,6 +18,17 @@ std::string Annotation(const Json& object, std::string_view key) {
 // Answers that mean "somebody else already did it".
 bool IsGone(const Status& status) { return status.Is(Reason::kNotFound); }
 
+// A precondition that fails means that object is gone and another took its name, or that somebody
+// wrote it at the same moment: the key is looked at again.
+constexpr std::chrono::seconds kConflictRetry(1);
+Result<Outcome> AfterDelete(const Result<Json>& deleted) {
+  if (deleted.ok() || IsGone(deleted.error())) {
+    return Outcome::Done();
+  }
+  return deleted.error().Is(Reason::kConflict) ? Result<Outcome>(Outcome::After(kConflictRetry))
+                                               : Result<Outcome>(deleted.error());
+}
+
 }  // namespace
 
 HostRecord ReadHostRecord(const Json& host_object) {
@@ -197,11 +208,7 @@ Result<Outcome> TranslatedKind::DeleteHost(const Json& host_object,
   options.uid = kube::FindString(host_object, {"metadata", "uid"});
   auto deleted = context_.host_client.Delete(
       HostTarget(kube::FindString(host_object, {"metadata", "name"})), options);
-  // A precondition that fails means that object is gone already and another took its name.
-  if (!deleted.ok() && !IsGone(deleted.error()) && !deleted.error().Is(Reason::kConflict)) {
-    return std::move(deleted).error();
-  }
-  return Outcome::Done();
+  return AfterDelete(deleted);
 }
 
 Result<Outcome> TranslatedKind::DeleteVirtual(const Json& virtual_object,
@@ -210,10 +217,7 @@ Result<Outcome> TranslatedKind::DeleteVirtual(const Json& virtual_object,
   options.grace_period_seconds = grace_seconds;
   options.uid = kube::FindString(virtual_object, {"metadata", "uid"});
   auto deleted = context_.virtual_client.Delete(VirtualTarget(kube::KeyOf(virtual_object)), options);
-  if (!deleted.ok() && !IsGone(deleted.error()) && !deleted.error().Is(Reason::kConflict)) {
-    return std::move(deleted).error();
-  }
-  return Outcome::Done();
+  return AfterDelete(deleted);
 }
 
 Json TranslatedKind::MetadataPatch(const Json& host_object, const Json& wanted) const {

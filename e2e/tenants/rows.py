@@ -504,7 +504,7 @@ def converged(t, host, prefix, count=8):
 def emptied(t, host, prefix):
     left = []
     for kind in ("pods", "configmaps", "secrets", "services", "persistentvolumeclaims"):
-        left += [x["metadata"]["name"] for x in host.api.get(
+        left += [(kind, x["metadata"]["name"]) for x in host.api.get(
             "/api/v1/namespaces/%s/%s" % (t.hns, kind))[1]["items"]
             if x["metadata"].get("annotations", {}).get("sublet.dev/object-name", "").startswith(
                 prefix)]
@@ -557,7 +557,7 @@ def faults(host, place):
     t.start()
     place.started.append(t)
     proxy.on = True
-    for _ in range(6):  # a POST that a fault reached is answered with it; clients try again
+    for _ in range(15):  # a POST that a fault reached is answered with it; clients try again
         everything(t, "f", 12)
         if not converged(t, host, "f", 12):
             break
