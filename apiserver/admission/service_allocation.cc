@@ -343,8 +343,8 @@ class Allocation {
     } else if (ip.empty()) {
       Json named = service;
       kube::EnsureObject(&named, "metadata")["namespace"] = request_.namespace_name;
-      SUBLET_TRY(const Json given, OwnAddress(named));
-      ip = kube::FindString(given, {"clusterIP"});
+      SUBLET_TRY(const Json chosen, OwnAddress(named));
+      ip = kube::FindString(chosen, {"clusterIP"});
     } else if (ip != held) {
       SUBLET_RETURN_IF_ERROR(CheckChosen(ip));
     }

@@ -22,6 +22,7 @@
 #include "cli/host_install_command.h"
 #include "cli/host_session.h"
 #include "cli/output.h"
+#include "cli/tenant/image.h"
 #include "cli/tenant/tenants.h"
 #include "kube/object.h"
 
@@ -160,6 +161,13 @@ class Up {
     return started;
   }
   void Done() { progress_.Done(); }
+  // So that the first create does not wait for it. When it fails, create says what to do.
+  void MakeTenantImage() {
+    progress_.Begin("tenant image ready");
+    if (!EnsureEmbeddedImage().ok()) {
+      progress_.Failed();
+    }
+  }
   std::chrono::milliseconds total() const { return progress_.total(); }
 
  private:
@@ -366,6 +374,7 @@ int HostUp(int argc, char** argv) {
   if (!started.ok()) {
     return Fail(started.error(), started.error().Is(Reason::kNotFound) ? "" : "sublet host logs");
   }
+  up.MakeTenantImage();
   up.Done();
   std::fprintf(stderr, "The host is up (%lld ms). Make a tenant with: sublet create team-a\n",
                static_cast<long long>(up.total().count()));

@@ -125,6 +125,10 @@ Result<std::string> EnsureTenantImage(const HostSession& host) {
     return BadRequest("the host is not the embedded one, so it needs an image from a registry: run "
                       "sublet image save, push it, and add --image REF");
   }
+  return EnsureEmbeddedImage();
+}
+
+Result<std::string> EnsureEmbeddedImage() {
   SUBLET_TRY(const std::string socket, EmbeddedEngineSocket());
   const auto engine = node::OpenEngine(socket);
   const std::string name = TenantImageName();

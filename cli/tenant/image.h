@@ -16,6 +16,10 @@ std::string TenantImageName();
 // host (an --image is needed there), whatever keeps the engine from loading it.
 Result<std::string> EnsureTenantImage(const HostSession& host);
 
+// The same on the embedded host's engine, which must serve. Errors: NotFound (no host is up), what
+// keeps the engine from loading it.
+Result<std::string> EnsureEmbeddedImage();
+
 // `sublet image save FILE`: the archive for `docker load`, to be pushed to a registry.
 int RunImage(int argc, char** argv);
 

@@ -2,7 +2,7 @@
 """Forty things a hostile tenant tries. One function per row, named by its number; each shows that the
 hostile action is refused (an error, or an Event on the tenant's object and nothing on the host) and
 that the same action without the hostile part works.
-  hostile.py [ROW ...]   all rows, or some. Rows that need containers are in containers.sh."""
+  hostile.py [ROW ...]   all rows, or some. Rows that need a device are in e2e/gpu/run.sh."""
 import base64
 import json
 import concurrent.futures
@@ -185,7 +185,7 @@ def row10(a, b, host):
     a.create("pods", pod("r10"))
     wait(lambda: a.on_host("r10"))
     code, said = a.api.get(NS + "pods/r10/log")
-    # A simulated node has no log to give; containers.sh reads one.
+    # A simulated node has no log to give; e2e/tenants/run.sh reads one.
     report.check("10 an own pod is found", '"r10" not found' not in str(said), (code, said))
 
 
