@@ -1,3 +1,5 @@
+#include <chrono>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "kube/base64.h"
@@ -95,6 +97,27 @@ bool Raw(std::string_view bytes, Json* out) {
   return true;
 }
 
+// A time that the clock's type cannot hold (it ends after 292 years on either side of 1970): as text,
+// which is all that becomes of it.
+std::string FarTimeText(std::int64_t seconds, std::int64_t nanos, bool micro) {
+  const std::chrono::sys_seconds time{std::chrono::seconds(seconds)};
+  const auto day = std::chrono::floor<std::chrono::days>(time);
+  const std::chrono::year_month_day date(day);
+  const std::chrono::hh_mm_ss clock(time - day);
+  char buffer[64];
+  int n = std::snprintf(buffer, sizeof(buffer), "%04d-%02u-%02uT%02d:%02d:%02d",
+                        static_cast<int>(date.year()), static_cast<unsigned>(date.month()),
+                        static_cast<unsigned>(date.day()), static_cast<int>(clock.hours().count()),
+                        static_cast<int>(clock.minutes().count()),
+                        static_cast<int>(clock.seconds().count()));
+  std::string out(buffer, static_cast<std::size_t>(n));
+  if (micro) {
+    n = std::snprintf(buffer, sizeof(buffer), ".%06d", static_cast<int>(nanos / 1000));
+    out.append(buffer, static_cast<std::size_t>(n));
+  }
+  return out + "Z";
+}
+
 // {1: seconds, 2: nanos}; an empty message is no time.
 bool Time(std::string_view bytes, bool micro, Json* out) {
   wire::Reader reader(bytes);
@@ -105,12 +128,18 @@ bool Time(std::string_view bytes, bool micro, Json* out) {
       (item.field == 1 ? seconds : nanos) = static_cast<std::int64_t>(item.number);
     }
   }
-  if (reader.failed() || seconds > 9'000'000'000 || seconds < -9'000'000'000 || nanos < 0 ||
+  constexpr std::int64_t kYear1 = -62'135'596'800;
+  constexpr std::int64_t kYear10000 = 253'402'300'800;
+  if (reader.failed() || seconds >= kYear10000 || seconds < kYear1 || nanos < 0 ||
       nanos > 999'999'999) {
     return false;
   }
   if (bytes.empty()) {
     *out = nullptr;
+    return true;
+  }
+  if (seconds > 9'000'000'000 || seconds < -9'000'000'000) {
+    *out = FarTimeText(seconds, nanos, micro);
     return true;
   }
   const WallTime time{std::chrono::duration_cast<WallTime::duration>(

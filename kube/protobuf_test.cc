@@ -9,6 +9,7 @@
 #include "kube/base64.h"
 #include "kube/object.h"
 #include "kube/protobuf.h"
+#include "kube/protobuf_wire.h"
 #include "kube/typed.h"
 
 namespace sublet::kube {
@@ -61,6 +62,21 @@ TEST(Base64, RoundTrips) {
   EXPECT_EQ(DecodeBase64("YQ"), std::nullopt);
   EXPECT_EQ(DecodeBase64("Y=Q="), std::nullopt);
   EXPECT_EQ(DecodeBase64("YQ==\n"), "a");
+}
+
+TEST(Protobuf, TimesOfTheFirstYearAreRead) {
+  const schema::Type lease = schema::FindType("coordination.k8s.io", "v1", "Lease");
+  const schema::Field spec = lease.FindField("spec");
+  const schema::Field acquired = spec.type().FindField("acquireTime");
+  std::string time;
+  std::string inner;
+  std::string outer;
+  wire::PutNumber(1, static_cast<std::uint64_t>(-62'135'596'798), &time);
+  wire::PutBytes(acquired.number(), time, &inner);
+  wire::PutBytes(spec.number(), inner, &outer);
+  const auto decoded = DecodeMessage(lease, outer);
+  ASSERT_TRUE(decoded.ok());
+  EXPECT_EQ(FindString(*decoded, {"spec", "acquireTime"}), "0001-01-01T00:00:02.000000Z");
 }
 
 }  // namespace

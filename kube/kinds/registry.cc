@@ -71,6 +71,7 @@ constexpr Row kRows[] = {
     {"flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations", kGeneration},
     {"networking.k8s.io", "ingressclasses", kGeneration},
     {"networking.k8s.io", "ingresses", kGeneration},
+    {"networking.k8s.io", "ipaddresses", 0, &IsIpAddress},
     {"networking.k8s.io", "networkpolicies", kGeneration},
     {"node.k8s.io", "runtimeclasses", kCreateOnUpdate | kNeedsVersion},
     {"policy", "poddisruptionbudgets", kGeneration | kNeedsVersion},
