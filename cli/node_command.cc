@@ -79,6 +79,8 @@ void AddFlags(NodeFlags* flags, Flags* parser) {
   parser->Number(&flags->first, "--first", "number of the first simulated node");
   parser->Bool(&simulated.delete_nodes_at_stop, "--delete-at-exit",
                "delete the simulated nodes at the end");
+  parser->Number(&simulated.stop_milliseconds, "--stop-ms",
+                 "how long a simulated pod with a grace period takes to end (default 0)");
   parser->Text(&simulated.name_prefix, "--name-prefix", "of simulated nodes (default sim-)");
   parser->Text(&simulated.cpu, "--cpu", "of each simulated node (default 32)");
   parser->Text(&simulated.memory, "--memory", "of each simulated node (default 128Gi)");

@@ -255,6 +255,26 @@ TEST_F(Features, ServicesHaveEndpointsSlicesAndNodePorts) {
   }, "kubernetes.io/service-name=outside")) << cluster_->last();
 }
 
+TEST_F(Features, OwnersInACircleAreCollected) {
+  std::string uids[3];
+  for (int i = 0; i < 3; ++i) {
+    Json pod = PodTemplate("ring");
+    pod["apiVersion"] = "v1";
+    pod["kind"] = "Pod";
+    pod["metadata"]["name"] = "ring-" + std::to_string(i);
+    uids[i] = kube::UidOf(cluster_->Create("v1/pods", pod));
+  }
+  for (int i = 0; i < 3; ++i) {
+    const int owner = (i + 2) % 3;
+    cluster_->Patch("v1/pods", "ring-" + std::to_string(i),
+                    {{"metadata", {{"ownerReferences", Json::array({{{"apiVersion", "v1"}, {"kind", "Pod"},
+                                     {"name", "ring-" + std::to_string(owner)}, {"uid", uids[owner]},
+                                     {"controller", true}, {"blockOwnerDeletion", true}}})}}}});
+  }
+  cluster_->Delete("v1/pods", "ring-0", "Foreground");
+  EXPECT_TRUE(cluster_->Await("v1/pods", [](const Json& pods) { return pods.empty(); }, "app=ring")) << cluster_->last();
+}
+
 TEST_F(Features, AReplicationControllerKeepsItsCountAndSaysWhyItCannot) {
   cluster_->Create("v1/resourcequotas", {{"apiVersion", "v1"}, {"kind", "ResourceQuota"}, {"metadata", {{"name", "two"}}},
                                          {"spec", {{"hard", {{"count/replicationcontrollers", "5"}, {"limits.memory", "1Mi"}}}}}});

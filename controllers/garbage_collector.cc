@@ -223,11 +223,35 @@ class GarbageCollector final : public Controller {
                                  : kube::HasFinalizer(*live, kOrphanFinalizer)       ? "Orphan"
                                  : kube::HasFinalizer(*live, kForegroundFinalizer)   ? "Foreground"
                                                                                      : "Background";
+    if (foreground && IsInCircle(node)) {
+      SUBLET_TRY(options.resource_version, Unblock(node, *live));
+    }
     const auto deleted = client_.Delete(TargetOf(node), options);
     if (!deleted.ok() && !deleted.error().Is(Reason::kNotFound)) {
       return deleted.error();
     }
     return Outcome::Done();
+  }
+
+  // One that waits for this node while this node is about to wait for it.
+  bool IsInCircle(const GarbageNode& node) const {
+    const auto dependents = graph_.DependentsOf(node.uid);
+    return std::any_of(dependents.begin(), dependents.end(),
+                       [](const GarbageNode& dependent) { return dependent.foreground; });
+  }
+
+  // Its owners do not wait for it any more. Returns the new resourceVersion.
+  Result<std::string> Unblock(const GarbageNode& node, const Json& live) {
+    Json references = live["metadata"]["ownerReferences"];
+    for (Json& reference : references) {
+      reference["blockOwnerDeletion"] = false;
+    }
+    const Json patch = {{"metadata",
+                         {{"uid", node.uid},
+                          {"resourceVersion", kube::ResourceVersionOf(live)},
+                          {"ownerReferences", std::move(references)}}}};
+    SUBLET_TRY(const Json patched, client_.Patch(TargetOf(node), client::PatchType::kMerge, patch));
+    return std::string(kube::ResourceVersionOf(patched));
   }
 
   // Takes the named owners out of the object's references.

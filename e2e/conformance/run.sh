@@ -47,7 +47,7 @@ start() {  # a fresh cluster of five nodes
     "$clients/kubectl-1.36" get --raw /readyz >/dev/null 2>&1 && break
     sleep 0.1
   done
-  "$bin" node --simulate 5 --kubeconfig "$KUBECONFIG" >"$1/nodes.log" 2>&1 &
+  "$bin" node --simulate 5 --stop-ms 1500 --kubeconfig "$KUBECONFIG" >"$1/nodes.log" 2>&1 &
   nodes=$!
   "$clients/kubectl-1.36" wait --for=condition=Ready node --all --timeout=60s >/dev/null 2>&1
   for _ in $(seq 100); do

@@ -1,6 +1,7 @@
 // The Node and Lease objects of simulated nodes.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,7 @@ struct SimulateOptions {
   std::vector<std::string> missing_images = {":404", "non-existent", "nonexistent", "invalid-image",
                                              "does-not-exist"};
   std::string pod_network = "10.128.0.0";  // /9; every node has a /24 of it
+  std::int64_t stop_milliseconds = 0;      // how long a pod with a grace period takes to end
   int writers = 8;                         // status writes under way at once
   bool delete_nodes_at_stop = false;
 };

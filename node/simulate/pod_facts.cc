@@ -83,6 +83,11 @@ SimulatedPod ReadSimulatedPod(const Json& pod) {
       deadline != nullptr && deadline->is_number_integer()) {
     out.active_deadline_seconds = deadline->get<std::int64_t>();
   }
+  const auto ends = kube::FindTime(kube::FindString(pod, {"metadata", "deletionTimestamp"}));
+  const auto grace = kube::FindInt(pod, {"metadata", "deletionGracePeriodSeconds"});
+  if (ends && grace > 0) {
+    out.stopping_since = *ends - std::chrono::seconds(grace);
+  }
   out.has_finalizers = !ArrayAt(pod, {"metadata", "finalizers"}).empty();
   out.init_containers = ReadContainers(pod, "initContainers");
   out.containers = ReadContainers(pod, "containers");

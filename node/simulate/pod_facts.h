@@ -35,6 +35,8 @@ struct SimulatedPod {
   std::int64_t generation = 0;
   std::int64_t observed_generation = 0;
   std::optional<std::int64_t> active_deadline_seconds;
+  // Being deleted with time to end: since when (deletionTimestamp lies at the end of the grace period).
+  std::optional<WallTime> stopping_since;
   std::optional<WallTime> start_time;
   std::optional<WallTime> started_at;  // of the first container's present run
   std::int64_t restarts = 0;

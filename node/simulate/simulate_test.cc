@@ -138,6 +138,14 @@ TEST_F(PodLife, ReportsANewGenerationAndOpensWithItsReadinessGate) {
   EXPECT_FALSE(Step().patch);
 }
 
+TEST(SimulatedPodFacts, KnowsSinceWhenItStops) {
+  Json pod = {{"metadata", {{"name", "p"}, {"deletionTimestamp", "2026-01-01T00:00:30Z"},
+                            {"deletionGracePeriodSeconds", 30}}}};
+  EXPECT_EQ(ReadSimulatedPod(pod).stopping_since, kube::FindTime("2026-01-01T00:00:00Z"));
+  pod["metadata"]["deletionGracePeriodSeconds"] = 0;
+  EXPECT_EQ(ReadSimulatedPod(pod).stopping_since, std::nullopt);
+}
+
 TEST(NodeObjects, AllocatableFollowsAPatchedCapacity) {
   Json node = NodeObject({.gpus = 8}, 0, FakeClock().Now());
   EXPECT_EQ(node["status"]["capacity"]["nvidia.com/gpu"], "8");

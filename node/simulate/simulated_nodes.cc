@@ -281,6 +281,12 @@ Result<Outcome> SimulatedNodes::ReconcilePod(const kube::ObjectKey& key) {
 
 Result<Outcome> SimulatedNodes::FinishDeletion(const client::CachedObject& object,
                                                const SimulatedPod& pod) {
+  if (pod.stopping_since && options_.stop_milliseconds > 0) {
+    const auto end = *pod.stopping_since + std::chrono::milliseconds(options_.stop_milliseconds);
+    if (const auto left = end - clock_.Now(); left.count() > 0) {
+      return Outcome::After(left);
+    }
+  }
   // Whoever holds a finalizer (a Job counting its pods) must see how the pod ended.
   if (object.finalizers.size() > 0 && !pod.Finished()) {
     Json patch = StoppedStatus(pod, clock_.Now());
