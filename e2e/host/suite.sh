@@ -220,7 +220,7 @@ containers() {
 
   within "a crashing container waits longer and longer" CrashLoopBackOff pod_field crash '{.status.containerStatuses[0].state.waiting.reason}'
   check "its last end is told" "3 why" pod_field crash '{.status.containerStatuses[0].lastState.terminated.exitCode} {.status.containerStatuses[0].lastState.terminated.message}'
-  check "its log before is there" attempt $k logs crash --previous
+  within "its log before is there" attempt $k logs crash --previous
   check "an Event says so" "Back-off restarting failed container" $k get events --field-selector involvedObject.name=crash
 
   check "pod hooked is ready" "condition met" $k wait --for=condition=Ready pod/hooked --timeout=60s
