@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kube/validation_names.h"
+#include "syncer/names.h"
 
 namespace sublet::cli {
 namespace {
@@ -243,7 +244,12 @@ struct Maker {
                       {"serviceName", spec.name + "-headless"},
                       {"podManagementPolicy", "Parallel"},
                       {"selector", {{"matchLabels", Labels()}}},
-                      {"template", {{"metadata", {{"labels", Labels()}}}, {"spec", PodSpec()}}}};
+                      {"template",
+                       {{"metadata",
+                         {{"labels", Labels()},
+                          // Other values are another pod: that is how an upgrade takes effect.
+                          {"annotations", {{"sublet.dev/config", syncer::Hash10(spec.values)}}}}},
+                        {"spec", PodSpec()}}}};
     if (spec.persistent) {
       Json claim = {{"apiVersion", "v1"},
                     {"kind", "PersistentVolumeClaim"},

@@ -681,6 +681,9 @@ controlPlane: {statefulSet: {persistence: {enabled: true, size: 7Gi}, resources:
                 at += len(done.stdout[at:]) - len(done.stdout[at:].lstrip())
                 for item in found.get("items", [found]):
                     item.get("stringData", {}).pop("config.yaml", None)  # the same YAML, other spelling
+                    template = item.get("spec", {}).get("template", {}).get("metadata", {})
+                    if template:
+                        assert len(template.pop("annotations")["sublet.dev/config"]) == 10
                     key = (item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"])
                     objects[key] = item
             parsed.append(objects)

@@ -18,6 +18,9 @@ if [ -z "${SUBLET_E2E_INSIDE:-}" ]; then
   failed=${rows_failed:-0}
   export SUBLET_E2E_INSIDE=1
   unshare -n -m --propagation private bash "$0" "$@" || failed=1
+  if [ -z "${SUBLET_DEMO:-}" ]; then
+    unshare -n -m --propagation private bash "$here/seeds.sh" || failed=1
+  fi
   exit $failed
 fi
 . "$here/setup.sh"
