@@ -130,7 +130,11 @@ int Connect(const ConnectFlags& flags, const Flags& parser) {
   if (!tenant.ok()) {
     return Fail(tenant.error(), "sublet list");
   }
-  if (tenant->status == "Paused" || tenant->status == "ScaledDown") {
+  // A paused tenant is woken, as its users expect; one that was scaled down by hand is not touched.
+  if (const auto woken = WakeTenant(*host, *tenant); !woken.ok()) {
+    return Fail(woken.error(), "sublet resume " + tenant->name);
+  }
+  if (tenant->status == "ScaledDown") {
     return Fail(Status(Reason::kConflict, "tenant " + tenant->name + " is " + tenant->status),
                 "sublet resume " + tenant->name);
   }

@@ -87,11 +87,7 @@ Result<void> Resume(const HostSession& host, const TenantInfo& tenant, const Pau
                                          " --replicas=1");
   }
   progress.Begin("tenant " + tenant.name + " serves");
-  if (tenant.status == "Paused") {
-    SUBLET_RETURN_IF_ERROR(
-        Scale(host, tenant, 1,
-              {{"sublet.dev/paused", nullptr}, {"sublet.dev/paused-date", nullptr}}));
-  }
+  SUBLET_RETURN_IF_ERROR(WakeTenant(host, tenant));
   SUBLET_TRY(const TenantAccess access,
              WaitForTenant(host, tenant, After(std::chrono::seconds(flags.timeout)),
                            [&progress](std::string_view text) { progress.Note(text); }));
@@ -133,6 +129,14 @@ int RunPause(int argc, char** argv) {
     return *exit_code;
   }
   return RunEither(flags, true);
+}
+
+Result<void> WakeTenant(const HostSession& host, const TenantInfo& tenant) {
+  if (tenant.status != "Paused") {
+    return Ok();
+  }
+  return Scale(host, tenant, 1,
+               {{"sublet.dev/paused", nullptr}, {"sublet.dev/paused-date", nullptr}});
 }
 
 int RunResume(int argc, char** argv) {

@@ -55,4 +55,7 @@ Result<TenantAccess> WaitForTenant(const HostSession& host, const TenantInfo& te
                                    Deadline deadline,
                                    const std::function<void(std::string_view)>& note);
 
+// Starts a paused tenant again; does nothing to others. Returns before it serves.
+Result<void> WakeTenant(const HostSession& host, const TenantInfo& tenant);
+
 }  // namespace sublet::cli
