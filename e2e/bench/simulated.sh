@@ -83,7 +83,8 @@ measure() {  # SIDE ROUND
   run "$bin" node --simulate "$nodes" --kubeconfig "$work/kubeconfig" 2>"$work/nodes.log"
   sleep "${SUBLET_SETTLE:-15}"  # nodes registered, caches warm, nothing left to do
   local out
-  out=$("$load" "$work/kubeconfig" "$pods" 16)
+  # A subshell of the pipe below has no trap: it stops what it started itself.
+  out=$("$load" "$work/kubeconfig" "$pods" 16) || { stop; return 1; }
   stop
   echo "{\"side\":\"$1\",\"round\":$2,${out#\{}"
 }
