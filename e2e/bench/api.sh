@@ -145,8 +145,7 @@ measure() {
 }
 servers() { run sublet "$@"; if [ -n "$upstream" ]; then run upstream "$@"; fi; }
 
-# How many fdatasync and fsync calls one create costs: counted by the servers' own meters.
-# (strace agrees but slows a server down tenfold, which changes how many creates share a call.)
+# How many fdatasync and fsync calls one create costs, by the servers' own meters.
 syncs_of() {
   case $1 in
     sublet) "$load" fetch --server sublet --kubeconfig "$work/kubeconfig" --path /metrics | awk '/^sublet_storage_syncs_total/ {print int($2)}' ;;
