@@ -65,19 +65,22 @@ JobSync::JobSync(const Parts& parts, Json job, std::vector<ObjectPtr> pods)
 
 Result<Outcome> JobSync::Run() {
   const bool finished = !FinishedCondition(job_).empty();
+  Result<void> managed = Ok();
   ReadCounters();
   CountFinished();
   if (!finished) {
     PutSuspension();
     FindEnding();
     if (!kube::IsDeleting(job_)) {
-      SUBLET_RETURN_IF_ERROR(Manage());
+      managed = Manage();
     }
     PutConditions();
   }
   SUBLET_TRY(const bool written, WriteStatus());
   static_cast<void>(written);
   SUBLET_RETURN_IF_ERROR(RemoveFinalizers());
+  // Pods that cannot be made (a quota, a namespace that ends) keep none that ended waiting.
+  SUBLET_RETURN_IF_ERROR(std::move(managed));
   return Outcome::After(wait_);
 }
 

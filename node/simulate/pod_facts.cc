@@ -78,6 +78,7 @@ SimulatedPod ReadSimulatedPod(const Json& pod) {
   out.node = kube::FindString(pod, {"spec", "nodeName"});
   out.restart_policy = kube::FindString(pod, {"spec", "restartPolicy"}, "Always");
   out.host_network = kube::FindBool(pod, {"spec", "hostNetwork"});
+  out.requests = kube::PodAmounts(pod, "requests");
   out.generation = kube::GenerationOf(pod);
   if (const Json* deadline = kube::Find(pod, {"spec", "activeDeadlineSeconds"});
       deadline != nullptr && deadline->is_number_integer()) {

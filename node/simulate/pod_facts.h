@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "kube/json.h"
+#include "kube/pod_resources.h"
 
 namespace sublet::node {
 
@@ -32,6 +33,7 @@ struct SimulatedPod {
   std::string pod_ip;
   std::string restart_policy;
   bool host_network = false;
+  kube::ResourceAmounts requests;  // of the whole pod
   std::int64_t generation = 0;
   std::int64_t observed_generation = 0;
   std::optional<std::int64_t> active_deadline_seconds;

@@ -16,6 +16,8 @@ struct PodPlace {
   std::string host_ip;
   std::string pod_ip;
   bool port_conflict = false;
+  std::string short_of;  // the resource that the node has too little of left, "" when the pod fits
+  std::string short_message;
   bool image_missing = false;
 };
 

@@ -232,6 +232,26 @@ TEST_F(Simulation, RefusesTheSecondPodOnAHostPortAndGoesOnAfterARestart) {
   EXPECT_TRUE(IsRunning(*client_.Get({{"", "v1", "pods"}, "a", "one", ""})));
 }
 
+TEST_F(Simulation, RefusesWhatTheNodeHasNoRoomForUntilItIsFree) {
+  const Json both = {{"spec", {{"containers", Json::array({{{"name", "c"}, {"image", "busybox"},
+      {"resources", {{"requests", {{"nvidia.com/gpu", "2"}}}}}}})}}}};
+  SimulatedNodes nodes(client_, {.nodes = 1, .gpus = 2});
+  nodes.Start();
+  ASSERT_TRUE(nodes.WaitRegistered(After(std::chrono::seconds(20))));
+  CreatePod("one", "sim-0", both);
+  Await("one", IsRunning);
+  CreatePod("two", "sim-0", both);
+  const Json two = Await("two", [](const Json& pod) {
+    return kube::FindString(pod, {"status", "phase"}) == "Failed";
+  });
+  EXPECT_EQ(two["status"]["reason"], "OutOfnvidia.com/gpu");
+  EXPECT_EQ(two["status"]["message"],
+            "Pod was rejected: Node didn't have enough resource: nvidia.com/gpu, requested: 2, used: 2, capacity: 2");
+  ASSERT_TRUE(client_.Delete({{"", "v1", "pods"}, "a", "one", ""}, {.grace_period_seconds = 0}).ok());
+  CreatePod("three", "sim-0", both);
+  Await("three", IsRunning);
+}
+
 TEST_F(Simulation, FinishesADeletionAfterReportingTheEndToAFinalizer) {
   CreatePod("one", "sim-0", {{"metadata", {{"finalizers", {"batch.kubernetes.io/job-tracking"}}}}});
   SimulatedNodes nodes(client_, {.nodes = 1});

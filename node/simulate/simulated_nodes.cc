@@ -42,7 +42,11 @@ SimulatedNodes::SimulatedNodes(client::Client client, SimulateOptions options, c
                             }})),
       nodes_(informers_.For({.resource = {"", "v1", "nodes"},
                              .kind = "Node",
-                             .label_selector = std::string(kSimulatedAnnotation) + "=true"})),
+                             .label_selector = std::string(kSimulatedAnnotation) + "=true",
+                             .make_record = [](const Json& node) -> std::shared_ptr<const void> {
+                               return std::make_shared<const kube::ResourceAmounts>(
+                                   kube::AmountsOf(kube::Find(node, {"status", "allocatable"})));
+                             }})),
       pod_queue_(manager_.Add({.name = "simulated-pod",
                                .reconcile = [this](const kube::ObjectKey& key) { return ReconcilePod(key); },
                                .workers_max = options_.writers,
@@ -194,6 +198,12 @@ void SimulatedNodes::Release(const std::string& node, const std::string& uid) {
   if (found == by_name_.end()) {
     return;
   }
+  if (const auto held = found->second.held.find(uid); held != found->second.held.end()) {
+    for (const auto& [name, amount] : held->second) {
+      found->second.used[name] -= amount;
+    }
+    found->second.held.erase(held);
+  }
   std::erase_if(found->second.ports, [&](const auto& entry) { return entry.second == uid; });
   std::erase_if(found->second.slots, [&](const auto& entry) { return entry.second == uid; });
 }
@@ -207,7 +217,32 @@ bool SimulatedNodes::IsImageMissing(const SimulatedPod& pod) const {
   });
 }
 
-PodPlace SimulatedNodes::Place(const client::CachedObject& object, const SimulatedPod& pod) {
+// A kubelet's last word: what the scheduler believed when it bound may be wrong by now, as when two
+// tenants bind to the same devices at once. Counted in the order in which pods are seen.
+void SimulatedNodes::Admit(const client::CachedObject& object, const SimulatedPod& pod,
+                           const kube::ResourceAmounts& allocatable, Node* node, PodPlace* out) {
+  if (node->held.contains(object.uid)) {
+    return;
+  }
+  const bool admitted = pod.phase == "Running" || pod.start_time.has_value();
+  for (const auto& [name, wanted] : pod.requests) {
+    const auto found = allocatable.find(name);
+    const kube::Quantity capacity = found == allocatable.end() ? kube::Quantity() : found->second;
+    if (!admitted && wanted.Sign() > 0 && node->used[name] + wanted > capacity) {
+      out->short_of = name;
+      out->short_message = "Node didn't have enough resource: " + name + ", requested: " + wanted.Text() +
+                           ", used: " + node->used[name].Text() + ", capacity: " + capacity.Text();
+      return;
+    }
+  }
+  for (const auto& [name, amount] : pod.requests) {
+    node->used[name] += amount;
+  }
+  node->held.emplace(object.uid, pod.requests);
+}
+
+PodPlace SimulatedNodes::Place(const client::CachedObject& object, const SimulatedPod& pod,
+                               const kube::ResourceAmounts& allocatable) {
   PodPlace out;
   out.image_missing = IsImageMissing(pod);
   MutexLock lock(mutex_);
@@ -226,6 +261,7 @@ PodPlace SimulatedNodes::Place(const client::CachedObject& object, const Simulat
       }
     }
   }
+  Admit(object, pod, allocatable, &node, &out);
   if (!pod.pod_ip.empty()) {
     out.pod_ip = pod.pod_ip;
     // Held from an earlier run of this program.
@@ -234,10 +270,15 @@ PodPlace SimulatedNodes::Place(const client::CachedObject& object, const Simulat
     }
     return out;
   }
+  for (const auto& [slot, uid] : node.slots) {
+    if (uid == object.uid) {  // given before, its status is not back yet
+      out.pod_ip = PodIp(options_, node.index, slot);
+      return out;
+    }
+  }
   for (int i = 0; i < kSlotsPerNode; ++i) {
     const int slot = (node.next_slot + i) % kSlotsPerNode;
-    const auto [found, added] = node.slots.try_emplace(slot, object.uid);
-    if (added || found->second == object.uid) {
+    if (node.slots.try_emplace(slot, object.uid).second) {
       node.next_slot = slot + 1;
       out.pod_ip = PodIp(options_, node.index, slot);
       break;
@@ -259,7 +300,14 @@ Result<Outcome> SimulatedNodes::ReconcilePod(const kube::ObjectKey& key) {
     return Outcome::Done();
   }
   const WallTime now = clock_.Now();
-  const PodStep step = NextStep(pod, Place(*object, pod), now);
+  const client::ObjectPtr known = nodes_.Get({"", pod.node});
+  PodPlace place = Place(*object, pod, known ? known->As<kube::ResourceAmounts>() : kube::ResourceAmounts());
+  if (!place.short_of.empty()) {
+    // Our view of the node may be older than that of the scheduler.
+    SUBLET_TRY(const Json node, client_.Get(NodeTarget(pod.node)));
+    place = Place(*object, pod, kube::AmountsOf(kube::Find(node, {"status", "allocatable"})));
+  }
+  const PodStep step = NextStep(pod, place, now);
   if (step.patch) {
     // The uid keeps a late write from a successor of the same name.
     Json patch = *step.patch;

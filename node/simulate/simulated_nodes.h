@@ -38,13 +38,18 @@ class SimulatedNodes {
     std::unordered_map<std::string, std::string> ports;  // host port -> uid of the pod
     std::unordered_map<int, std::string> slots;          // address slot -> uid
     int next_slot = 0;
+    std::unordered_map<std::string, kube::ResourceAmounts> held;  // uid -> requests of the admitted pods
+    kube::ResourceAmounts used;                                   // their sum
   };
 
   Result<client::Outcome> ReconcileNode(const kube::ObjectKey& key);
   Result<client::Outcome> ReconcilePod(const kube::ObjectKey& key);
   Result<client::Outcome> FinishDeletion(const client::CachedObject& object, const SimulatedPod& pod);
   void OnPod(const client::ObjectPtr& before, const client::ObjectPtr& after);
-  PodPlace Place(const client::CachedObject& object, const SimulatedPod& pod);
+  PodPlace Place(const client::CachedObject& object, const SimulatedPod& pod,
+                 const kube::ResourceAmounts& allocatable);
+  void Admit(const client::CachedObject& object, const SimulatedPod& pod,
+             const kube::ResourceAmounts& allocatable, Node* node, PodPlace* out) SUBLET_REQUIRES(mutex_);
   void Release(const std::string& node, const std::string& uid);
   bool IsImageMissing(const SimulatedPod& pod) const;
   void RunLeases();
