@@ -101,11 +101,11 @@ int PollTimeout(Deadline deadline) {
   if (deadline == Deadline::max()) {
     return -1;
   }
-  const auto left = deadline - std::chrono::steady_clock::now();
-  if (deadline == Deadline::min() || left.count() <= 0) {
+  const Deadline now = std::chrono::steady_clock::now();
+  if (deadline <= now) {
     return 0;
   }
-  const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(left).count();
+  const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(deadline - now).count();
   return static_cast<int>(std::min<std::int64_t>(milliseconds, 1 << 30));
 }
 

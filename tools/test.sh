@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # The tests of Sublet. Needs nothing beforehand: it runs tools/bootstrap.sh first.
-#   tools/test.sh             the release build, every unit test under ASan and UBSan, the e2e suites
-#                             against the stripped binary that ships
-#   tools/test.sh --full      the above, the unit tests without and with the thread sanitizer, clang's
-#                             thread safety analysis, libFuzzer, long crash runs, upstream's servers
-#   tools/test.sh --only X    one part: release, asan, dev, tsan, analyze, fuzz, or an e2e suite (e2e/X/run.sh)
+#   tools/test.sh             the unit tests; those of what reads outside bytes or keeps data, and the fuzz
+#                             targets' seeds, under ASan and UBSan; the e2e suites against the release build
+#   tools/test.sh --full      the above, all unit tests under ASan, TSan, thread safety analysis, libFuzzer,
+#                             long crash runs, upstream's servers
+#   tools/test.sh --only X    one part: unit, asan, tsan, analyze, fuzz, or an e2e suite (e2e/X/run.sh)
 #   tools/test.sh --list      the parts
 # Prints one line per part and closes with 'N passed, N failed, N skipped'; exit 0 only when none failed.
 # Logs: build/test-logs/.
@@ -17,7 +17,7 @@ while [ $# -gt 0 ]; do
   case $1 in
     --full) full=1 ;;
     --only) only=${2:?--only needs a part, see tools/test.sh --list}; shift ;;
-    --list) echo "release asan dev tsan analyze fuzz $(cd e2e && ls -d */ 2>/dev/null | while read -r d; do [ -x "$d/run.sh" ] && echo -n "${d%/} "; done)"; exit 0 ;;
+    --list) echo "unit asan release tsan analyze fuzz $(cd e2e && ls -d */ 2>/dev/null | while read -r d; do [ -x "$d/run.sh" ] && echo -n "${d%/} "; done)"; exit 0 ;;
     -h|--help) sed -n '2,9p' "$0" | cut -c3-; exit 0 ;;
     *) echo "test.sh: unknown argument $1; see tools/test.sh --help" >&2; exit 2 ;;
   esac
@@ -86,20 +86,33 @@ export SUBLET_CLIENTS=$PWD/.cache/clients
 export SUBLET_BIN=$PWD/build/release/cli/sublet
 export SUBLET_API_LOAD=$PWD/build/release/e2e/api_load
 
-if [ -z "$only" ] || [ "$only" = release ] || [ -x "e2e/$only/run.sh" ]; then
-  part release build release sublet api_load || only=none
+# Under ASan the default run takes the layers below the API server, the GPU layer and the parsers.
+asan_targets=(base_test storage_test kube_test client_test config_test dns_test gpu_api_test gpud_test
+  fuzz_json fuzz_values fuzz_patch fuzz_protobuf fuzz_managed_fields fuzz_config fuzz_dns fuzz_storage
+  fuzz_http_response fuzz_json_scan fuzz_websocket fuzz_gpu_api fuzz_gpud)
+asan_tests() {
+  if [ -n "$full" ]; then
+    unit_tests asan
+  else
+    ctest --test-dir build/asan -V -j 2 --no-tests=error \
+      -R "^($(IFS='|'; echo "${asan_targets[*]}"))\$"
+  fi
+}
+
+if wanted unit; then
+  part build build dev all && part unit unit_tests dev
 fi
 if wanted asan; then
-  part asan-build build asan all && part asan unit_tests asan
+  part asan-build build asan $([ -n "$full" ] && echo all || echo "${asan_targets[@]}") && part asan asan_tests
+fi
+if [ -z "$only" ] || [ "$only" = release ] || [ -x "e2e/$only/run.sh" ]; then
+  part release build release sublet api_load || only=none
 fi
 for suite in e2e/*/run.sh; do
   [ -x "$suite" ] || continue
   name=$(basename "$(dirname "$suite")")
   if wanted "$name"; then part "$name" "$suite"; fi
 done
-if [ "$only" = dev ] || { [ -n "$full" ] && wanted dev; }; then
-  part dev-build build dev all && part dev unit_tests dev
-fi
 if [ "$only" = tsan ] || { [ -n "$full" ] && wanted tsan; }; then
   part tsan-build build tsan all && part tsan unit_tests tsan
 fi

@@ -219,7 +219,7 @@ containers() {
   within "live: a label's change" 'color="blue"' inside facts 'cat /about/labels'
 
   within "a crashing container waits longer and longer" CrashLoopBackOff pod_field crash '{.status.containerStatuses[0].state.waiting.reason}'
-  check "its last end is told" "3 why" pod_field crash '{.status.containerStatuses[0].lastState.terminated.exitCode} {.status.containerStatuses[0].lastState.terminated.message}'
+  within "its last end is told" "3 why" pod_field crash '{.status.containerStatuses[0].lastState.terminated.exitCode} {.status.containerStatuses[0].lastState.terminated.message}'
   within "its log before is there" attempt $k logs crash --previous
   check "an Event says so" "Back-off restarting failed container" $k get events --field-selector involvedObject.name=crash
 
@@ -251,7 +251,7 @@ containers() {
   within "a pod out of memory says so" "OOMKilled 137" pod_field hungry '{.status.containerStatuses[0].state.terminated.reason} {.status.containerStatuses[0].state.terminated.exitCode}'
   within "an image that cannot be had" ImagePullBackOff pod_field unpullable '{.status.containerStatuses[0].state.waiting.reason}'
   check "a debug container sees its target" "sleep" $k debug client-box --image=sublet.test/busybox:1 --target=c -q -i -- sh -c 'sleep 1; ps'
-  check "its status is there" "terminated" pod_field client-box '{.status.ephemeralContainerStatuses[0].state}'
+  within "its status is there" "terminated" pod_field client-box '{.status.ephemeralContainerStatuses[0].state}'
   command -v etcd >/dev/null && grpc_probe
   check "logs by bytes" "4" bash -c "$k logs web-0 --limit-bytes=4 | wc -c"
   check "logs by time" "0" bash -c "$k logs web-0 --since-time=2100-01-01T00:00:00Z | wc -c"
