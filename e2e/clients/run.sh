@@ -20,7 +20,7 @@ for _ in $(seq 200); do [ -s "$KUBECONFIG" ] && break; sleep 0.05; done
 suite() {
   local out p f
   out=$(timeout 180 "$@" 2>&1)
-  printf '%s\n' "$out"
+  sed -E 's/^[0-9]+ passed, [0-9]+ failed$/  &/' <<<"$out"  # the sum is counted, not its parts
   read -r p f < <(sed -nE 's/^([0-9]+) passed, ([0-9]+) failed$/\1 \2/p' <<<"$out" | tail -n 1)
   if [ -z "${p:-}" ]; then p=0 f=1; fi
   passed=$((passed + p)) failed=$((failed + f))
