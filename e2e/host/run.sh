@@ -41,7 +41,7 @@ part() {
   passed=$((passed + p)) failed=$((failed + f))
   echo "$engine: $name: $p ok, $f not, $(($(date +%s) - begin)) s"
   if [ "$f" -gt 0 ]; then
-    grep -v '^ok ' "$log" | tail -n 120
+    grep -v '^ok ' "$log" | tail -n 120 | sed -E 's/^[0-9]+ passed/  &/'  # counted above
   fi
   [ -n "${SUBLET_E2E_LOG:-}" ] && cat "$log" >>"$SUBLET_E2E_LOG"
   rm -rf "$work" "$log"

@@ -91,6 +91,7 @@ streams() {  # streams KUBECTL: everything kubectl does with a running container
     "head -c 300000 /dev/urandom > $work/a && $c cp $work/a web-0:/tmp/a && $c cp web-0:/tmp/a $work/b && cmp $work/a $work/b"
   check "kubectl $v: attach" "got ping" bash -c "(echo ping; sleep 1) | timeout 2 $c attach -i reader-${v//./}; true"
   local port=$((20000 + RANDOM % 10000)) pid
+  rm -f "$work/forward"  # or the one before would be read
   "$c" port-forward pod/web-0 "$port:80" >"$work/forward" 2>&1 &
   pid=$!
   eventually grep -q Forwarding "$work/forward"
@@ -259,6 +260,7 @@ containers() {
 
 forward_once() {
   local port=$((20000 + RANDOM % 10000)) pid rc
+  rm -f "$work/forward"
   $k port-forward "$1" "$port:80" >"$work/forward" 2>&1 &
   pid=$!
   eventually grep -q Forwarding "$work/forward"
