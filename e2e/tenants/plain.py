@@ -100,7 +100,7 @@ def read_kubeconfig(path):
                decode("client-certificate-data"), decode("client-key-data"))
 
 
-def wait(check, seconds=20, pause=0.02):
+def wait(check, seconds=45, pause=0.05):
     """The first true value of check(), or its last one."""
     end = time.monotonic() + seconds
     while True:
