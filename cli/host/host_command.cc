@@ -65,7 +65,16 @@ class HostLock {
       close(fd_);
     }
   }
-  bool Take() const { return fd_ >= 0 && flock(fd_, LOCK_EX | LOCK_NB) == 0; }
+  // Tries for two seconds: children of a command that was killed hold its lock until they exec.
+  bool Take() const {
+    for (int i = 0; fd_ >= 0 && i < 40; ++i) {
+      if (flock(fd_, LOCK_EX | LOCK_NB) == 0) {
+        return true;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return false;
+  }
 
  private:
   const int fd_;
