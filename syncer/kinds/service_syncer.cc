@@ -20,9 +20,7 @@ bool IsExternalName(const Json& service) {
   return kube::FindString(service, {"spec", "type"}) == "ExternalName";
 }
 
-// On a host Service that a request of the tenant has just made or taken over: until when that request
-// may still be on its way into the tenant's store, in Unix seconds.
-constexpr std::string_view kAnswering = "sublet.dev/answering-until";
+// How long a request may need from its host Service to the tenant's store.
 constexpr std::chrono::seconds kAnswerTime(60);
 // The twin of a predecessor may be deleted between our two calls; once more is enough.
 constexpr int kAllocateTries = 3;
@@ -112,15 +110,22 @@ Result<Json> ServiceSyncer::Allocate(const Json& service, Deadline deadline) {
   if (IsKubernetesService(key)) {
     return Json{{"clusterIP", context().api_address}};
   }
+  const bool is_new = kube::UidOf(service).empty();  // it is not stored yet
+  if (is_new) {
+    BeginAnswer(key);
+  }
+  auto given = MakeTwin(key, service, deadline);
+  if (!given.ok() && is_new) {
+    EndAnswer(key);
+  }
+  return given;
+}
+
+Result<Json> ServiceSyncer::MakeTwin(const kube::ObjectKey& key, const Json& service, Deadline deadline) {
   const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(
       deadline - std::chrono::steady_clock::now());
   const client::Client host_client = context().host_client.WithTimeout(time);
-  SUBLET_TRY(Json wanted, Translate(service));
-  if (kube::UidOf(service).empty()) {  // it is not stored yet
-    const auto until = std::chrono::duration_cast<std::chrono::seconds>(
-        (context().clock.Now() + kAnswerTime).time_since_epoch());
-    wanted["metadata"]["annotations"][std::string(kAnswering)] = std::to_string(until.count());
-  }
+  SUBLET_TRY(const Json wanted, Translate(service));
   const client::Target target = HostTarget(kube::FindString(wanted, {"metadata", "name"}));
   for (int i = 0; i < kAllocateTries; ++i) {
     // A twin may stand there: this is an update, a POST whose answer got lost, or its predecessor is
@@ -143,6 +148,25 @@ Result<Json> ServiceSyncer::Allocate(const Json& service, Deadline deadline) {
   return Conflict({"", "services"}, key.name, "its predecessor is still being deleted; try again");
 }
 
+void ServiceSyncer::BeginAnswer(const kube::ObjectKey& key) {
+  const WallTime now = context().clock.Now();
+  MutexLock lock(mutex_);
+  std::erase_if(answering_, [&](const auto& entry) { return entry.second <= now; });
+  answering_[key] = now + kAnswerTime;
+}
+
+void ServiceSyncer::EndAnswer(const kube::ObjectKey& key) {
+  MutexLock lock(mutex_);
+  answering_.erase(key);
+}
+
+std::chrono::nanoseconds ServiceSyncer::AnswerTimeLeft(const kube::ObjectKey& key) {
+  MutexLock lock(mutex_);
+  const auto found = answering_.find(key);
+  return found == answering_.end() ? std::chrono::nanoseconds::zero()
+                                   : std::chrono::nanoseconds(found->second - context().clock.Now());
+}
+
 Result<Outcome> ServiceSyncer::SyncToHost(const Json& service) {
   // The tenant's own API address needs no twin, and an ExternalName is answered by the tenant's DNS:
   // on the host it could point at names that are not the tenant's.
@@ -150,6 +174,7 @@ Result<Outcome> ServiceSyncer::SyncToHost(const Json& service) {
       kube::IsDeleting(service)) {
     return Outcome::Done();
   }
+  EndAnswer(kube::KeyOf(service));
   SUBLET_TRY(Json host, Translate(service));
   auto created = CreateHost(host);
   if (created.ok() || !created.error().Is(Reason::kInvalid)) {
@@ -166,12 +191,8 @@ Result<Outcome> ServiceSyncer::SyncToHost(const Json& service) {
 }
 
 Result<Outcome> ServiceSyncer::SyncToVirtual(const kube::ObjectKey& key, const Json& host) {
-  if (const auto text = kube::AnnotationOf(host, kAnswering); !text.empty()) {
-    const auto until = std::chrono::seconds(std::atoll(std::string(text).c_str()));
-    const auto left = until - context().clock.Now().time_since_epoch();
-    if (left > left.zero()) {
-      return Outcome::After(std::chrono::duration_cast<std::chrono::milliseconds>(left));
-    }
+  if (const auto left = AnswerTimeLeft(key); left > left.zero()) {
+    return Outcome::After(left);
   }
   return TranslatedKind::SyncToVirtual(key, host);
 }
@@ -181,7 +202,7 @@ Result<Outcome> ServiceSyncer::Rebuild(const Json& service, const Json& host) {
   if (ip == "None" || kube::FindString(service, {"spec", "clusterIP"}) == "None") {
     return DeleteHost(host);  // its end brings this key back
   }
-  // The new virtual Service takes the host's address over (Allocate finds this twin and marks it).
+  // The new virtual Service takes the host's address over: Allocate finds this twin, and holds it.
   Json again = service;
   again.erase("status");
   for (const char* field : {"uid", "resourceVersion", "creationTimestamp", "managedFields",
@@ -207,6 +228,7 @@ Result<Outcome> ServiceSyncer::Rebuild(const Json& service, const Json& host) {
 }
 
 Result<Outcome> ServiceSyncer::Sync(const Json& service, const Json& host) {
+  EndAnswer(kube::KeyOf(service));
   if (IsExternalName(service) || kube::IsDeleting(service)) {
     return DeleteHost(host);
   }
@@ -216,11 +238,7 @@ Result<Outcome> ServiceSyncer::Sync(const Json& service, const Json& host) {
     return Rebuild(service, host);
   }
   // The twin of a predecessor keeps its address and takes the new identity.
-  Json patch = PatchFor(host, wanted);
-  if (!kube::AnnotationOf(host, kAnswering).empty()) {
-    patch["metadata"]["annotations"][std::string(kAnswering)] = nullptr;
-  }
-  SUBLET_TRY(const Outcome patched, PatchHost(host, patch));
+  SUBLET_TRY(const Outcome patched, PatchHost(host, PatchFor(host, wanted)));
   (void)patched;
   // What only the host knows comes back: a load balancer's address.
   const Json host_status = host.value("status", Json::object());

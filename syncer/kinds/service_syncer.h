@@ -3,6 +3,9 @@
 // Threads: as KindSyncer.
 #pragma once
 
+#include <map>
+
+#include "base/mutex.h"
 #include "syncer/translated_kind.h"
 
 namespace sublet::syncer {
@@ -31,6 +34,18 @@ class ServiceSyncer final : public TranslatedKind {
   // Service and twin disagree on the cluster IP, which no update may change: the side that can be
   // made again is.
   Result<client::Outcome> Rebuild(const kube::Json& virtual_service, const kube::Json& host_service);
+  Result<kube::Json> MakeTwin(const kube::ObjectKey& key, const kube::Json& virtual_service,
+                              Deadline deadline);
+
+  // Twins whose virtual Service is on its way into the store. Kept here and not on the twin: after a
+  // restart no request is on its way, and what is without its Service then is left over.
+  void BeginAnswer(const kube::ObjectKey& key);
+  void EndAnswer(const kube::ObjectKey& key);
+  std::chrono::nanoseconds AnswerTimeLeft(const kube::ObjectKey& key);  // <= 0: nothing is
+
+  Mutex mutex_;
+  // Until when; ended by the first look at the stored Service, dropped after a minute.
+  std::map<kube::ObjectKey, WallTime> answering_ SUBLET_GUARDED_BY(mutex_);
 };
 
 // The host spec of a virtual Service spec. Pure.
