@@ -4,9 +4,8 @@
 //
 // Invariants
 //  1. A node that more than one tree reaches is never changed: writing copies the path to it. A
-//  node
-//     with one owner (Ref::IsUnique all the way from the root) is changed in place, so a batch of
-//     writes copies each node at most once.
+//     node with one owner (Ref::IsUnique all the way from the root) is changed in place, so a batch
+//     of writes copies each node at most once.
 //  2. Inner nodes hold the number of entries below each child (Rank in O(log n)) and the smallest
 //     entry below it (search without touching the child).
 //  3. Entries ascend by key, bytewise; no node but a lone root leaf is empty.

@@ -9,8 +9,7 @@
 //     got the answer reads and watches its own write.
 //  3. Subscribers see every event of their range once, in revision order, without gaps.
 //  4. Values are immutable and shared: the buffer that a Get returns is the one every List and
-//  every
-//     watcher gets.
+//     every watcher gets.
 // Threads: every method may be called from any thread. Callbacks say their thread.
 // Source: what etcd promises to kube-apiserver (reference: etcd API guarantees), minus what it
 // never uses.
@@ -92,8 +91,7 @@ struct TxnResult {
 //   RequestEntityTooLarge   a value above 16 MiB
 //   TooManyRequests         the queue is full (StoreOptions); try again
 //   ServiceUnavailable      the store is stopping, or the disk is full (writes work again when it
-//   is
-//                           not; reads always do)
+//                           is not; reads always do)
 //   Forbidden               the file became read-only
 //   InternalError           I/O error, damaged file
 // After any of them nothing of the transaction is visible.

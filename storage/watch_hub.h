@@ -4,11 +4,9 @@
 //
 // Invariants
 //  1. A subscription gets each change of its range once, in row order: it turns live under the
-//  hub's
-//     lock, remembers the last row it saw, and drops what is delivered at or below it.
+//     hub's lock, remembers the last row it saw, and drops what is delivered at or below it.
 //  2. The queue of a live subscription is bounded (items_max); past it the subscription is dead
-//  with
-//     Expired. Publishing never waits for a reader.
+//     with Expired. Publishing never waits for a reader.
 //  3. on_ready runs with only its own subscription's notify lock held; ending a subscription takes
 //     that lock, so on_ready never runs afterwards.
 // Locks, in order: pull (one per subscription) -> hub -> queue (one per subscription); notify
