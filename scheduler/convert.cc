@@ -384,6 +384,11 @@ void ReadStatus(const Json& pod, PodSpec* out) {
   } else {
     out->phase = Array(pod, {"spec", "schedulingGates"}).empty() ? Phase::kPending : Phase::kGated;
   }
+  const Json* scheduled = kube::FindCondition(pod, "PodScheduled");
+  if (out->node.empty() && scheduled != nullptr && FindString(*scheduled, {"reason"}) == "RejectedByHost") {
+    out->refused = TimeOf(FindString(*scheduled, {"lastTransitionTime"}));
+    out->refusals = std::atoi(std::string(kube::AnnotationOf(pod, "sublet.dev/rejections")).c_str());
+  }
 }
 
 void ReadSharing(const Json& pod, PodSpec* out) {

@@ -33,7 +33,32 @@ int Engine::ProfileFor(const std::string& scheduler_name) const {
   return kNone;
 }
 
-void Engine::Apply(const NodeSpec& node) { state_.UpsertNode(node); }
+void Engine::Apply(const NodeSpec& node) {
+  const auto fits = [this, &node](TaskId id) {
+    const NodeId at = state_.FindNode(node.name);
+    return at != kNone && state_.hot[static_cast<std::size_t>(at)].usable && FitsNow(state_, state_.task(id), at);
+  };
+  // A pod that was refused for want of room waits no longer when room comes. One that fitted before, as far as
+  // we knew, was refused for another reason: the node's news is no reason to ask again.
+  std::vector<TaskId> short_of_room;
+  for (auto it = backing_off_.begin(); it != backing_off_.end();) {
+    const TaskId id = state_.FindTask(*it);
+    if (id == kNone || state_.task(id).retry_at == 0) {
+      it = backing_off_.erase(it);
+      continue;
+    }
+    if (state_.task(id).status == Status::kPending && !fits(id)) {
+      short_of_room.push_back(id);
+    }
+    ++it;
+  }
+  state_.UpsertNode(node);
+  for (TaskId id : short_of_room) {
+    if (fits(id)) {
+      state_.task(id).retry_at = 0;
+    }
+  }
+}
 void Engine::Apply(const QueueSpec& queue) { state_.UpsertQueue(queue); }
 
 void Engine::Apply(const PodGroupSpec& group) {
@@ -85,10 +110,13 @@ void Engine::Apply(const PodSpec& pod) {
     alone.group.clear();
     alone.sub_group.clear();
     state_.UpsertPod(alone, profile);
-    return;
+  } else {
+    // KAI places only pods of a group; one without is waited for, not placed.
+    state_.UpsertPod(pod, profile);
   }
-  // KAI places only pods of a group; one without is waited for, not placed.
-  state_.UpsertPod(pod, profile);
+  if (pod.refusals > 1) {
+    backing_off_.insert(pod.uid);
+  }
 }
 void Engine::Apply(const TopologySpec& topology) { state_.UpsertTopology(topology); }
 void Engine::Apply(const ClaimSpec& claim) { state_.UpsertClaim(claim); }
@@ -257,6 +285,7 @@ void Engine::BindFailed(const std::string& uid, Millis now) {
   constexpr Millis kLongest = 300'000;
   task.retry_at = now + std::min(kLongest, kFirst << std::min(task.rejected, 20));
   ++task.rejected;
+  backing_off_.insert(uid);
   ++state_.capacity_generation;
   earliest_ = std::min(earliest_, task.retry_at);
 }

@@ -15,6 +15,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -121,7 +122,8 @@ class Engine {
 
   // The bind of a decision did not happen: a conflict, a denied slice, a rejecting webhook. The pod is
   // pending again and is not tried before a back-off of 1 s, doubled each time up to 5 min, so that a
-  // pod that is always rejected does not win every cycle. `now` starts the back-off.
+  // pod that is always rejected does not win every cycle. `now` starts the back-off; a node that has room
+  // for the pod and had none before ends it.
   void BindFailed(const std::string& uid, Millis now);
   // The eviction did not happen; the pod runs on.
   void EvictFailed(const std::string& uid);
@@ -152,6 +154,7 @@ class Engine {
   std::vector<AttemptNote> notes_;
   Millis earliest_ = kNever;  // of the last cycle
   std::map<std::string, std::string> promises_;  // of the last cycle: pod -> node
+  std::set<std::string> backing_off_;  // uids of pods that wait after a refusal, or did; cleaned by node events
 };
 
 }  // namespace sublet::scheduler

@@ -148,6 +148,10 @@ struct PodSpec {
   std::string unschedulable_reason;  // "" or why no node can take it now (missing PVC, ConfigMap)
   Millis created = 0;
   Millis deleted = 0;  // deletionTimestamp, 0 = none
+  // A node refused the pod after it was bound, and the binding was taken back (apiserver/handlers/binding.cc):
+  // when, in whole seconds, and how often by now. 0 = never, or something else was said of the pod since.
+  Millis refused = 0;
+  int refusals = 0;
 };
 
 struct GpuDevice {

@@ -123,6 +123,71 @@ TEST(EngineTest, ARejectedBindBacksOffAndLetsOthersGo) {
   EXPECT_EQ(DecisionText(result), "bind y-0 n1\n");
 }
 
+PodSpec Refused(PodSpec pod, Millis at, int times) {
+  pod.refused = at;
+  pod.refusals = times;
+  return pod;
+}
+
+TEST(EngineTest, ABindingThatWasTakenBackUnseenIsDecidedAgain) {
+  Cluster c;
+  c.Add(MakeGroup("x", "a", 1), {MakePod("x", 0, 1)});
+  EXPECT_EQ(DecisionText(c.engine.Run(kNow)), "bind x-0 n1\n");
+  // Bound and refused between two cycles: only the end of it is seen.
+  c.engine.Apply(Refused(MakePod("x", 0, 1), kNow, 1));
+  EXPECT_EQ(DecisionText(c.engine.Run(kNow + 10)), "bind x-0 n1\n");
+  c.engine.Apply(Refused(MakePod("x", 0, 1), kNow, 1));  // the same refusal again is a stale event
+  EXPECT_EQ(DecisionText(c.engine.Run(kNow + 20)), "");
+}
+
+TEST(EngineTest, ARefusalIsReadFromThePod) {
+  kube::Json pod = {{"metadata", {{"name", "x"}, {"annotations", {{"sublet.dev/rejections", "3"}}}}},
+                    {"status",
+                     {{"conditions",
+                       {{{"type", "PodScheduled"},
+                         {"status", "False"},
+                         {"reason", "RejectedByHost"},
+                         {"lastTransitionTime", "1970-01-01T00:00:07Z"}}}}}}};
+  EXPECT_EQ(PodFromJson(pod).refused, 7000);
+  EXPECT_EQ(PodFromJson(pod).refusals, 3);
+  pod["status"]["conditions"][0]["reason"] = "Unschedulable";
+  EXPECT_EQ(PodFromJson(pod).refused, 0);
+}
+
+TEST(EngineTest, ARefusedPodWaitsLongerEachTimeAndNoLongerThanRoomTakes) {
+  Cluster c;
+  const auto room = [&c](int gpus) {
+    NodeSpec node = MakeNode("n1", gpus);
+    c.engine.Apply(node);
+  };
+  c.Add(MakeGroup("x", "a", 1), {Refused(MakePod("x", 0, 1), kNow, 2)});
+  EXPECT_EQ(DecisionText(c.engine.Run(kNow + 10)), "");
+  room(3);  // it fitted before: news of the node are no reason to ask it again
+  CycleResult waits = c.engine.Run(kNow + 20);
+  EXPECT_EQ(DecisionText(waits), "");
+  EXPECT_EQ(waits.earliest, kNow + 2000);
+  room(0);  // what the refusal was about shows
+  EXPECT_EQ(DecisionText(c.engine.Run(kNow + 30)), "");
+  room(1);
+  EXPECT_EQ(DecisionText(c.engine.Run(kNow + 40)), "bind x-0 n1\n");
+  c.engine.Apply(MakePod("x", 0, 1, "n1"));
+  c.engine.Apply(Refused(MakePod("x", 0, 1), kNow + 1000, 3));
+  EXPECT_EQ(DecisionText(c.engine.Run(kNow + 1010)), "");
+  EXPECT_EQ(DecisionText(c.engine.Run(kNow + 4990)), "");
+  EXPECT_EQ(DecisionText(c.engine.Run(kNow + 5000)), "bind x-0 n1\n");
+}
+
+TEST(EngineTest, ADeniedSliceIsAskedForAgainWhenThereIsRoom) {
+  Cluster c(*NamedProfile("kai-0.13"), 1);
+  c.Add(MakeGroup("x", "a", 1), {MakePod("x", 0, 1)});
+  EXPECT_EQ(DecisionText(c.engine.Run(kNow)), "bind x-0 n1\n");
+  c.engine.BindFailed("x-0", kNow);
+  c.engine.Apply(MakeNode("n1", 0));
+  EXPECT_EQ(DecisionText(c.engine.Run(kNow + 10)), "");
+  c.engine.Apply(MakeNode("n1", 1));
+  EXPECT_EQ(DecisionText(c.engine.Run(kNow + 20)), "bind x-0 n1\n");
+}
+
 TEST(EngineTest, AnEvictionThatFailsIsTakenBack) {
   Cluster c;
   c.Add(MakeGroup("x", "a", 1), {MakePod("x", 0, 1, "n1")});

@@ -72,6 +72,7 @@ struct Task {
   Millis created = 0, deleted = 0;
   Millis retry_at = 0;   // not before: back-off after rejected binds
   int rejected = 0;
+  Millis refused = 0;    // PodSpec::refused, the latest that was seen
 };
 
 // Order inside a gang: role, task priority, age, uid.

@@ -47,6 +47,17 @@ Status State::StatusFor(const PodSpec& spec) const {
   }
 }
 
+namespace {
+
+// A node that refuses again and again is not asked in a loop: at once, then after 2, 4 ... 128 seconds (the
+// time of the refusal is known to the second only). Room on a node ends it earlier: Engine::Apply(NodeSpec).
+Millis RetryAfterRefusal(const PodSpec& spec) {
+  constexpr Millis kFirst = 2000;
+  return spec.refusals <= 1 ? 0 : spec.refused + (kFirst << std::min(spec.refusals - 2, 6));
+}
+
+}  // namespace
+
 void State::SetDra(Task& t) {
   t.dra = 0;
   for (const std::string& name : t.claims) {
@@ -173,13 +184,16 @@ void State::UpsertPod(const PodSpec& spec, int profile) {
   bool real = !spec.node.empty() && spec.phase != Phase::kPromised && spec.phase != Phase::kBinding;
   Millis retry_at = 0;
   int rejected = 0;
+  Millis refused = 0;
   std::vector<std::string> devices = spec.gpu_devices;
   if (id != kNone) {
     Task& old = task(id);
     retry_at = old.retry_at;
     rejected = old.rejected;
-    // Our decision is ahead of the API: a bind or an eviction that it does not show yet.
-    if (!old.real && old.node != kNone && (old.status == Status::kBinding || old.status == Status::kAllocated) &&
+    refused = old.refused;
+    // Our decision is ahead of the API: a bind or an eviction that it does not show yet. A bind that was
+    // taken back already may never have been shown to us: the informer keeps only the latest state.
+    if (spec.refused <= refused && !old.real && old.node != kNone && (old.status == Status::kBinding || old.status == Status::kAllocated) &&
         status == Status::kPending && spec.node.empty()) {
       status = old.status;
       node = old.node;
@@ -205,6 +219,10 @@ void State::UpsertPod(const PodSpec& spec, int profile) {
     tasks[static_cast<std::size_t>(id)] = std::make_unique<Task>();
     task_index_[spec.uid] = id;
   }
+  if (spec.refused > refused) {
+    refused = spec.refused;
+    retry_at = RetryAfterRefusal(spec);
+  }
   Task& t = task(id);
   t.uid = spec.uid;
   t.ns = spec.ns;
@@ -229,6 +247,7 @@ void State::UpsertPod(const PodSpec& spec, int profile) {
   t.deleted = spec.deleted;
   t.retry_at = retry_at;
   t.rejected = rejected;
+  t.refused = refused;
   t.status = status;
   SetDra(t);
   if (status == Status::kPipelined) {

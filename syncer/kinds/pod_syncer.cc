@@ -335,14 +335,10 @@ Result<Outcome> PodSyncer::SyncRejection(const Json& pod, const Json& host, bool
     SUBLET_RETURN_IF_ERROR(DeleteHost(host, 0));
     return DeleteVirtual(pod, 0);
   }
-  // A node that refuses again and again is not asked in a loop: 0, 1, 2, 4 ... 64 seconds. The host
-  // pod stays meanwhile, so that a restart of this process finds the refusal again.
+  // How long it waits, and whether the node has room by then, is the scheduler's to know (it reads the
+  // count): the pod itself says at once that it has no node. The host pod goes last, so that a restart of
+  // this process in between finds the refusal again.
   const auto times = std::atoi(std::string(kube::AnnotationOf(pod, kRejections)).c_str());
-  const auto wait = std::chrono::seconds(times <= 0 ? 0 : 1 << std::min(times - 1, 6));
-  const auto since = kube::FindTime(kube::FindString(host, {"metadata", "creationTimestamp"}));
-  if (const auto waited = since ? context().clock.Now() - *since : wait; waited < wait) {
-    return Outcome::After(std::chrono::duration_cast<std::chrono::milliseconds>(wait - waited));
-  }
   SUBLET_RETURN_IF_ERROR(Unbind(pod, why, times + 1));
   return DeleteHost(host, 0);
 }
@@ -367,8 +363,13 @@ Result<void> PodSyncer::Unbind(const Json& pod, const std::string& why, int time
                                            {"sublet.dev/unbind-message", text}}}}},
                         {"target", {{"kind", "Node"}, {"name", ""}}}};
   auto unbound = context().virtual_client.Create(VirtualTarget(key, "binding"), binding);
-  if (!unbound.ok() && !unbound.error().Is(Reason::kNotFound)) {
-    return std::move(unbound).error();
+  if (!unbound.ok()) {
+    return unbound.error().Is(Reason::kNotFound) ? Ok() : Result<void>(std::move(unbound).error());
+  }
+  // The cache learns it now: a pod that still looked bound when its host pod is gone would be made on the
+  // host once more.
+  if (const auto fresh = context().virtual_client.Get(VirtualTarget(key)); fresh.ok()) {
+    virtual_informer().NoteWritten(*fresh);
   }
   return Ok();
 }
