@@ -280,6 +280,12 @@ Result<Json> ParseYaml(std::string_view text, const JsonLimits& limits) {
 
 Result<Json> ParseYamlStrict(std::string_view text, const JsonLimits& limits,
                              std::vector<std::string>* duplicates) {
+  if (LooksLikeJson(text)) {
+    std::vector<std::string> twice;
+    if (auto json = ParseJsonStrict(text, limits, &twice); json.ok() && twice.empty()) {
+      return json;
+    }
+  }
   SUBLET_TRY(std::vector<Json> documents, ParseDocuments(text, limits, 1, duplicates));
   return documents.empty() ? Json(nullptr) : std::move(documents.front());
 }

@@ -77,12 +77,17 @@ std::string CustomSchemaText(const Resource& resource, const ApiContext& context
   schema["type"] = "object";
   if (!(version == SpecVersion::kV2 && preserve_root)) {
     auto& properties = schema["properties"];
-    properties["apiVersion"] = {{"type", "string"}};
-    properties["kind"] = {{"type", "string"}};
+    properties["apiVersion"] = {
+        {"type", "string"},
+        {"description", "APIVersion defines in which version of its schema the object is written."}};
+    properties["kind"] = {{"type", "string"},
+                          {"description", "Kind names the schema of the object."}};
     if (auto ref = kube::ParseJson(metadata_ref); ref.ok()) {
       properties["metadata"] = version == SpecVersion::kV3
                                    ? kube::Json{{"allOf", kube::Json::array({std::move(*ref)})}}
                                    : std::move(*ref);
+      properties["metadata"]["description"] =
+          "Standard object's metadata: name, labels and what the server keeps.";
     }
   }
   schema["x-kubernetes-group-version-kind"] = kube::Json::array(

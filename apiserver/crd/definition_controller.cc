@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "apiserver/crd/api_services.h"
 #include "apiserver/crd/definition.h"
 #include "apiserver/crd/definition_strategy.h"
 #include "apiserver/handlers/delete_object.h"
@@ -105,6 +106,8 @@ Result<void> DefinitionController::Subscribe() {
   for (const auto& name : gone) {
     Remove(name);
   }
+  SyncApiServices(*context_);
+  served_changed_ = false;
   return Ok();
 }
 
@@ -182,6 +185,10 @@ void DefinitionController::HandleAll() {
       Remove(name);
     }
   }
+  if (served_changed_) {
+    SyncApiServices(*context_);
+    served_changed_ = false;
+  }
 }
 
 void DefinitionController::Remove(const std::string& name) {
@@ -193,6 +200,7 @@ void DefinitionController::Remove(const std::string& name) {
   const std::string group = it->second.group;
   installed_.erase(it);
   context_->catalog->SetCustom(name, {});
+  served_changed_ = true;
   // Its names are free now: those who waited for them may have them.
   auto list = context_->store->List(prefix_, "", 0, 0);
   if (!list.ok()) {
@@ -258,6 +266,7 @@ bool DefinitionController::Install(const Json& definition) {
   const Json* names = kube::Find(definition, {"status", "acceptedNames"});
   entry.names = names != nullptr ? *names : Json();
   context_->catalog->SetCustom(name, std::move(*resources));
+  served_changed_ = true;
   return true;
 }
 

@@ -57,6 +57,7 @@ class DefinitionController {
   const std::string prefix_;
   std::map<std::string, Installed> installed_;  // the crd thread's own after Start
   std::set<std::string> terminating_;
+  bool served_changed_ = false;  // the catalog, since the APIServices were last looked at
   std::unique_ptr<storage::Subscription> subscription_;
   std::uint32_t next_schema_id_ = 1;
 

@@ -4,6 +4,7 @@ namespace sublet::apiserver {
 namespace {
 
 using kube::Json;
+using testing::Answer;
 using testing::ApiFixture;
 
 constexpr const char* kTabs = "/apis/stable.example.com/v1/namespaces/ns/crontabs";
@@ -166,10 +167,55 @@ TEST_F(Custom, DiscoveryAndOpenApiFollow) {
   const Json& schema = tree["components"]["schemas"]["com.example.stable.v1.CronTab"];
   EXPECT_EQ(schema["properties"]["spec"]["properties"]["replicas"]["maximum"], 10);
   EXPECT_EQ(schema["x-kubernetes-group-version-kind"][0]["kind"], "CronTab");
+  EXPECT_TRUE(schema["properties"]["apiVersion"]["description"].get<std::string>().starts_with(
+      "APIVersion defines"));
+  const Json& metadata =
+      tree["components"]["schemas"]["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"];
+  EXPECT_TRUE(metadata["properties"]["name"].contains("description"));
   const Json& patch =
       tree["paths"]["/apis/stable.example.com/v1/namespaces/{namespace}/crontabs/{name}"]["patch"];
   EXPECT_EQ(patch["x-kubernetes-group-version-kind"]["kind"], "CronTab");
   EXPECT_EQ(Get("/openapi/v3/apis/stable.example.com/v1?hash=WRONG").code, 301);
+}
+
+TEST_F(Custom, ServedVersionsHaveApiServices) {
+  const std::string all = "/apis/apiregistration.k8s.io/v1/apiservices";
+  const auto names = [](const Answer& answer) {
+    std::string found;
+    const Json list = answer.Tree();
+    for (const auto& item : list["items"]) {
+      found += item["metadata"]["name"].get<std::string>() + " ";
+    }
+    return found;
+  };
+  const auto wait_for = [&](const std::string& wanted) {
+    return names(GetUntil(all, [&](const Answer& answer) { return names(answer) == wanted; }));
+  };
+  // Somebody's own is left alone.
+  ASSERT_EQ(Post(all, {{"apiVersion", "apiregistration.k8s.io/v1"},
+                       {"kind", "APIService"},
+                       {"metadata", {{"name", "v1.other.example.com"}}},
+                       {"spec",
+                        {{"group", "other.example.com"},
+                         {"version", "v1"},
+                         {"service", {{"name", "s"}, {"namespace", "ns"}}},
+                         {"groupPriorityMinimum", 1},
+                         {"versionPriority", 1}}}})
+                .code,
+            201);
+  const std::string served =
+      "v1.other.example.com v1.stable.example.com v1beta1.stable.example.com ";
+  EXPECT_EQ(wait_for(served), served);
+  const Json service = Get(all + "/v1.stable.example.com").Tree();
+  EXPECT_EQ(service["status"]["conditions"][0]["reason"], "Local");
+  EXPECT_EQ(service["spec"]["groupPriorityMinimum"], 1000);
+  EXPECT_FALSE(service["spec"].contains("service"));
+  ASSERT_EQ(Do("DELETE",
+               "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
+               "crontabs.stable.example.com")
+                .code,
+            200);
+  EXPECT_EQ(wait_for("v1.other.example.com "), "v1.other.example.com ");
 }
 
 TEST_F(Custom, ApplyTracksOwners) {

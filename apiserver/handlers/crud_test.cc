@@ -256,6 +256,118 @@ TEST_F(Crud, FieldValidationWarnsOrRefuses) {
             "unknown field \"nonsense\"");
 }
 
+TEST_F(Crud, ApplyTellsKeysThatStandTwice) {
+  const std::string body =
+      "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  k: one\n  k: two\n";
+  const std::string why =
+      "error converting YAML to JSON: yaml: unmarshal errors:\n  line 7: key \"k\" already set in map";
+  const std::string url = std::string(kMaps) + "/a?fieldManager=m";
+  const std::vector<std::pair<std::string, std::string>> yaml = {
+      {"content-type", "application/apply-patch+yaml"}};
+  const auto refused = Do("PATCH", url + "&fieldValidation=Strict", body, yaml);
+  EXPECT_EQ(refused.code, 400);
+  EXPECT_EQ(refused.message(), "error strict decoding YAML: " + why);
+  EXPECT_EQ(Get(std::string(kMaps) + "/a").code, 404);
+  const auto ignored = Do("PATCH", url + "&fieldValidation=Ignore", body, yaml);
+  EXPECT_EQ(ignored.code, 201) << ignored.body;
+  EXPECT_EQ(ignored.Header("Warning"), "");
+  const auto warned = Do("PATCH", url, body, yaml);
+  EXPECT_EQ(warned.code, 200) << warned.body;
+  EXPECT_NE(warned.Header("Warning").find("already set in map"), std::string::npos);
+}
+
+TEST_F(Crud, EventsAreSelectedByWhoReportsThem) {
+  const std::string strict = "/apis/events.k8s.io/v1/namespaces/ns/events";
+  const std::string core = "/api/v1/namespaces/ns/events";
+  ASSERT_EQ(Post(strict, {{"apiVersion", "events.k8s.io/v1"},
+                          {"kind", "Event"},
+                          {"metadata", {{"name", "new"}}},
+                          {"eventTime", "2026-01-01T00:00:00.000000Z"},
+                          {"action", "Do"},
+                          {"reason", "Test"},
+                          {"type", "Normal"},
+                          {"reportingController", "one"},
+                          {"reportingInstance", "one-1"},
+                          {"regarding", {{"namespace", "ns"}, {"kind", "Pod"}}}})
+                .code,
+            201);
+  ASSERT_EQ(Post(core, {{"apiVersion", "v1"},
+                        {"kind", "Event"},
+                        {"metadata", {{"name", "old"}}},
+                        {"source", {{"component", "two"}}},
+                        {"involvedObject", {{"namespace", "ns"}, {"kind", "Node"}}}})
+                .code,
+            201);
+  const auto names = [&](const std::string& url) {
+    const Json list = Get(url).Tree();
+    std::string all;
+    for (const auto& item : list["items"]) {
+      all += item["metadata"]["name"].get<std::string>() + " ";
+    }
+    return all;
+  };
+  EXPECT_EQ(names(core + "?fieldSelector=source%3Done"), "new ");
+  EXPECT_EQ(names(core + "?fieldSelector=source%3Dtwo"), "old ");
+  EXPECT_EQ(names(core + "?fieldSelector=reportingComponent%3Done"), "new ");
+  EXPECT_EQ(names(strict + "?fieldSelector=reportingController%3Done"), "new ");
+  EXPECT_EQ(names(strict + "?fieldSelector=regarding.kind%3DNode"), "old ");
+  // Each version knows its own names only.
+  EXPECT_EQ(Get(strict + "?fieldSelector=involvedObject.kind%3DNode").code, 400);
+  EXPECT_EQ(Get(core + "?fieldSelector=reportingController%3Done").code, 400);
+}
+
+Json Condition(const char* type) { return {{"type", type}, {"status", "True"}, {"reason", "Test"}}; }
+
+TEST_F(Crud, ASigningRequestsConditionsComeThroughItsSubresources) {
+  // base64 of "-----BEGIN CERTIFICATE REQUEST-----" and "-----BEGIN CERTIFICATE-----".
+  const std::string all = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+  const Json request = {
+      {"apiVersion", "certificates.k8s.io/v1"},
+      {"kind", "CertificateSigningRequest"},
+      {"metadata", {{"name", "a"}}},
+      {"spec",
+       {{"request", "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0="},
+        {"signerName", "example.com/test"},
+        {"usages", {"client auth"}}}}};
+  ASSERT_EQ(Post(all, request).code, 201);
+  const std::string url = all + "/a";
+  const auto merge = "application/merge-patch+json";
+  const auto patched =
+      Patch(url + "/approval", merge, {{"status", {{"conditions", {Condition("Test")}}}}});
+  ASSERT_EQ(patched.code, 200) << patched.body;
+  Json tree = patched.Tree();
+  ASSERT_EQ(tree["status"]["conditions"].size(), 1u);
+  EXPECT_TRUE(tree["status"]["conditions"][0].contains("lastTransitionTime"));
+  tree["status"]["conditions"].push_back(Condition("Approved"));
+  tree = Put(url + "/approval", tree).Tree();
+  ASSERT_EQ(tree["status"]["conditions"].size(), 2u);
+  const auto certificate = Patch(
+      url + "/status", merge, {{"status", {{"certificate", "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t"}}}});
+  ASSERT_EQ(certificate.code, 200) << certificate.body;
+  tree = certificate.Tree();
+  EXPECT_EQ(tree["status"]["conditions"].size(), 2u);
+  tree["status"]["conditions"].push_back(Condition("More"));
+  EXPECT_EQ(Put(url + "/status", tree).Tree()["status"]["conditions"].size(), 3u);
+  // What is decided stays, and only /approval decides.
+  const auto both = Patch(
+      url + "/approval", merge,
+      {{"status", {{"conditions", {Condition("Approved"), Condition("Denied")}}}}});
+  EXPECT_EQ(both.code, 422);
+  EXPECT_NE(both.message().find("mutually exclusive"), std::string::npos);
+  const auto removed = Patch(url + "/approval", merge, {{"status", {{"conditions", nullptr}}}});
+  EXPECT_EQ(removed.code, 422);
+  EXPECT_NE(removed.message().find("updates may not remove a condition of type \"Approved\""),
+            std::string::npos);
+  Json other = request;
+  other["metadata"]["name"] = "b";
+  ASSERT_EQ(Post(all, other).code, 201);
+  const auto sneaked =
+      Patch(all + "/b/status", merge, {{"status", {{"conditions", {Condition("Approved")}}}}});
+  EXPECT_EQ(sneaked.code, 422);
+  EXPECT_NE(sneaked.message().find("updates may not add a condition of type \"Approved\""),
+            std::string::npos);
+}
+
 TEST_F(Crud, TablesShowTheKindsColumns) {
   ASSERT_EQ(Post(kMaps, Map("a", "1")).code, 201);
   const Json table =

@@ -12,6 +12,7 @@
 #include "kube/object.h"
 #include "kube/typed.h"
 #include "kube/strategic_merge_patch.h"
+#include "kube/yaml_strict.h"
 
 namespace sublet::apiserver {
 namespace {
@@ -118,7 +119,10 @@ Result<kube::Json> ApplyTo(Call& call, const Patch& patch, const kube::Json& liv
 // Server-side apply: the body is a configuration, not a change; what is absent is created.
 void HandleApply(std::shared_ptr<UpdateJob> job) {
   const CallPtr call = job->call;
-  auto config = kube::ParseYaml(call->request->body);
+  const bool checks_keys = job->options.validation != FieldValidation::kIgnore;
+  std::vector<std::string> twice;
+  auto config = checks_keys ? kube::ParseYamlStrict(call->request->body, {}, &twice)
+                            : kube::ParseYaml(call->request->body);
   if (!config.ok()) {
     return SendError(*call, BadRequest("error decoding YAML: " + config.error().message()));
   }
@@ -134,11 +138,21 @@ void HandleApply(std::shared_ptr<UpdateJob> job) {
   job->allow_create = call->subresource == nullptr;
   job->tracks_itself = true;
   auto shared = std::make_shared<const kube::Json>(std::move(*config));
-  job->make = [call, shared, options = job->options](
+  const std::string repeated =
+      twice.empty() ? std::string()
+                    : "error converting YAML to JSON: yaml: unmarshal errors:\n  " +
+                          kube::Join(twice, "\n  ");
+  job->make = [call, shared, repeated, options = job->options](
                   const kube::Json* live) -> Result<kube::Json> {
     SUBLET_TRY(kube::Json object,
                ApplyConfig(*call->resource, *shared, live, options.field_manager, options.force,
                            call->subresource_name(), call->context->clock->Now()));
+    if (!repeated.empty()) {
+      if (options.validation == FieldValidation::kStrict) {
+        return BadRequest("error strict decoding YAML: " + repeated);
+      }
+      call->Warn(repeated);
+    }
     SUBLET_RETURN_IF_ERROR(
         DecodeTree(*call, call->kind(), FieldValidation::kIgnore, {}, object, true));
     object["apiVersion"] = call->resource->ApiVersion();

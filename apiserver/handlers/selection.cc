@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kube/kinds/kind_logic.h"
+
 namespace sublet::apiserver {
 namespace {
 
@@ -20,6 +22,24 @@ Status UnknownField(const StoredType& type, std::string_view field) {
   return BadRequest("\"" + std::string(field) + "\" is not a known field selector: only " + known);
 }
 
+// A version that is kept as another one (events.k8s.io) has its own names for the fields of that one;
+// "" for a field that it does not offer.
+std::string_view StoredField(const Resource& resource, std::string_view field) {
+  if (field == kName || field == kNamespace) {
+    return field;
+  }
+  if (!resource.kind->is_custom && resource.group() != resource.type->storage_group) {
+    for (const auto* known : kube::FindSelectableFields(resource.group(), resource.plural())) {
+      if (known->field == field) {
+        return known->path.empty() ? known->field : known->path;
+      }
+    }
+    return {};
+  }
+  const auto& known = resource.type->fields;
+  return std::find(known.begin(), known.end(), field) != known.end() ? field : std::string_view();
+}
+
 }  // namespace
 
 Result<Selection> Selection::Parse(const Resource& resource, std::string_view label_selector,
@@ -30,14 +50,16 @@ Result<Selection> Selection::Parse(const Resource& resource, std::string_view la
     SUBLET_TRY(selection.labels_, kube::LabelSelector::Parse(label_selector));
   }
   if (!field_selector.empty()) {
-    SUBLET_TRY(selection.fields_, kube::FieldSelector::Parse(field_selector));
-    for (const auto& term : selection.fields_.terms()) {
-      const auto& known = resource.type->fields;
-      if (term.field != kName && term.field != kNamespace &&
-          std::find(known.begin(), known.end(), term.field) == known.end()) {
+    SUBLET_TRY(const auto asked, kube::FieldSelector::Parse(field_selector));
+    auto terms = asked.terms();
+    for (auto& term : terms) {
+      const auto stored = StoredField(resource, term.field);
+      if (stored.empty()) {
         return UnknownField(*resource.type, term.field);
       }
+      term.field = std::string(stored);
     }
+    selection.fields_ = kube::FieldSelector(std::move(terms));
   }
   return selection;
 }

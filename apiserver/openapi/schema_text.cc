@@ -64,6 +64,39 @@ std::string_view ScalarText(ValueKind kind, SpecVersion version) {
   }
 }
 
+struct Description {
+  std::string_view field;
+  std::string_view text;
+};
+
+// What `kubectl explain` shows of metadata. Other built-in types have no texts.
+constexpr Description kMetadataTexts[] = {
+    {"annotations", "Annotations are values that tools keep with the object; nothing selects by them."},
+    {"creationTimestamp", "CreationTimestamp is a timestamp of the server: when the object was made."},
+    {"deletionGracePeriodSeconds", "Seconds that the object has to end after it was deleted."},
+    {"deletionTimestamp", "DeletionTimestamp is when the object will be gone; set once it is deleted."},
+    {"finalizers", "Names of those who have work to do before the object may go."},
+    {"generateName", "GenerateName is a prefix to which the server adds a suffix when name is empty."},
+    {"generation", "Generation counts the changes of what is wanted."},
+    {"labels", "Labels are values by which objects are selected."},
+    {"managedFields", "ManagedFields says which client set which field."},
+    {"name", "Name is unique within a namespace (or the cluster) and cannot be changed."},
+    {"namespace", "Namespace in which the name is unique; empty for what belongs to the cluster."},
+    {"ownerReferences", "Objects that this one depends on; without any of them it is collected."},
+    {"resourceVersion", "ResourceVersion changes with every write; compare it for equality only."},
+    {"selfLink", "SelfLink is no longer filled."},
+    {"uid", "UID is unique in time and space."},
+};
+
+std::string_view MetadataText(std::string_view field) {
+  for (const Description& row : kMetadataTexts) {
+    if (row.field == field) {
+      return row.text;
+    }
+  }
+  return {};
+}
+
 void AppendText(std::string_view name, std::string_view value, std::string& out) {
   out += ",\"";
   out += name;
@@ -155,7 +188,8 @@ void SchemaText::AppendType(Type type, std::string_view default_text, std::strin
   }
 }
 
-void SchemaText::AppendProperty(const Field& field, std::string& out) {
+void SchemaText::AppendProperty(const Field& field, std::string_view description,
+                                std::string& out) {
   const Type type = field.type();
   kube::AppendJsonString(field.name(), &out);
   out += ":{";
@@ -192,6 +226,9 @@ void SchemaText::AppendProperty(const Field& field, std::string& out) {
   }
   if (!field.merge_key().empty()) {
     AppendText("x-kubernetes-patch-merge-key", field.merge_key(), extra);
+  }
+  if (!description.empty()) {
+    AppendText("description", description, extra);
   }
   if (out.size() == before && !extra.empty()) {
     extra.erase(0, 1);
@@ -242,6 +279,7 @@ void SchemaText::AppendDefinition(Type type, std::string& out) {
     return;
   }
   out += "\"type\":\"object\"";
+  const bool is_metadata = type.short_name() == "ObjectMeta";
   std::string properties;
   std::string required;
   for (std::size_t i = 0; i < type.field_count(); ++i) {
@@ -252,7 +290,7 @@ void SchemaText::AppendDefinition(Type type, std::string& out) {
     if (!properties.empty()) {
       properties += ",";
     }
-    AppendProperty(field, properties);
+    AppendProperty(field, is_metadata ? MetadataText(field.name()) : std::string_view(), properties);
     if (field.Has(kube::schema::kRequired)) {
       required += (required.empty() ? "\"" : ",\"") + std::string(field.name()) + "\"";
     }

@@ -1,7 +1,8 @@
 // Schema definitions of OpenAPI documents as text, straight from the schema tables: no tree of the
 // document ever exists.
 // Threads: a SchemaText belongs to one thread.
-// Source: k8s.io/kube-openapi; the published api/openapi-spec of Kubernetes, without its prose.
+// Source: k8s.io/kube-openapi; the published api/openapi-spec of Kubernetes, without its prose: only metadata,
+// which every kind has, is described, in words of our own.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +41,8 @@ class SchemaText {
  private:
   void AppendDefinition(kube::schema::Type type, std::string& out);
   void AppendKinds(kube::schema::Type type, std::string& out) const;
-  void AppendProperty(const kube::schema::Field& field, std::string& out);
+  void AppendProperty(const kube::schema::Field& field, std::string_view description,
+                      std::string& out);
   void AppendType(kube::schema::Type type, std::string_view default_text, std::string& out);
   void NeedType(kube::schema::Type type);
   bool IsNamed(kube::schema::Type type) const;

@@ -1,16 +1,18 @@
 """Sends the same requests to upstream's kube-apiserver and to `sublet serve --api-only` and compares
 codes, content types, warnings and bodies.
 
-    run.py --requests DIR --allowed FILE --ours URL,CERT,KEY,CA --upstream URL,TOKEN [--only TEXT]
+    run.py --requests DIR --allowed FILE --ours URL --upstream URL --login CERT,KEY,CA [--only TEXT]
 
 Only uid, times, resourceVersion, generated names, the audit id and a server's own address are
-normalised. Every other difference needs an exact entry in the allowed file with its reason ('*' as
-request, ours or upstream stands for any, [*] in a path for any index); an entry that no request needs is a
-failure. Prints each difference and closes with 'N passed, N failed'.
+normalised. Every other difference needs an exact entry of its own in the allowed file: request, path,
+both values, the reason. A value may stand there as 'sha256:...' of its JSON: where it is long, and for
+the texts that describe a table's columns, which are one difference a table. An entry that no request
+needs is a failure. Prints each difference (--propose: as an entry) and closes with 'N passed, N failed'.
 One thread; one connection per server; at most 30 s per answer.
 """
 import argparse
 import base64
+import hashlib
 import http.client
 import json
 import pathlib
@@ -34,8 +36,8 @@ REVISION = re.compile(r'((?:resourceVersion: \\?"|resource version: |current: |r
 class Server:
     """One API server and what was kept of its answers."""
 
-    def __init__(self, name, url, context, headers):
-        self.name, self.headers, self.kept = name, headers, {}
+    def __init__(self, name, url, context):
+        self.name, self.kept = name, {}
         self.address = urllib.parse.urlsplit(url).netloc
         self.connection = http.client.HTTPSConnection(self.address, context=context, timeout=30)
 
@@ -43,7 +45,7 @@ class Server:
         return re.sub(r'\$\{(\w+)\}', lambda m: str(self.kept.get(m.group(1), m.group(0))), text)
 
     def send(self, request):
-        headers = dict(self.headers, **{'User-Agent': 'differential/1'})
+        headers = {'User-Agent': 'differential/1'}
         if request.body is not None:
             headers['Content-Type'] = request.content_type
         headers.update({k: self.filled(v) for k, v in request.headers.items()})
@@ -66,6 +68,8 @@ class Server:
 
 def parse(raw):
     """JSON, a list of the JSON values of a stream, or text."""
+    if raw.startswith(b'k8s\0'):
+        return 'protobuf'
     try:
         text = raw.decode()
     except UnicodeDecodeError:
@@ -133,7 +137,7 @@ def differences(ours, theirs, path=''):
     if type(ours) is not type(theirs):
         return [(path, ours, theirs)]
     if isinstance(ours, dict):
-        out = []
+        out, ours, theirs = texts_apart(ours, theirs, path)
         for name in sorted(set(ours) | set(theirs)):
             inside = f'{path}.{name}'
             if name not in ours or name not in theirs:
@@ -149,6 +153,31 @@ def differences(ours, theirs, path=''):
     return [] if ours == theirs else [(path, ours, theirs)]
 
 
+def texts_apart(ours, theirs, path):
+    """The texts of a Table's columns as one difference, and both tables without them."""
+    columns = [one.get('columnDefinitions') for one in (ours, theirs)]
+    if not all(isinstance(one, list) for one in columns) or len(columns[0]) != len(columns[1]):
+        return [], ours, theirs
+    texts = [[column.get('description') for column in one] for one in columns]
+    bare = [dict(one, columnDefinitions=[dict(c, description='') for c in one['columnDefinitions']])
+            for one in (ours, theirs)]
+    if texts[0] == texts[1]:
+        return [], *bare
+    return [(path + '.columnDefinitions[*].description', texts[0], digest(texts[1]))], *bare
+
+
+def digest(value):
+    text = json.dumps(value, sort_keys=True)
+    return 'sha256:' + hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+LONG = 600  # bytes of JSON beyond which a proposed entry holds the digest
+
+
+def proposed(value):
+    return digest(value) if len(json.dumps(value)) > LONG else value
+
+
 class Allowed:
     def __init__(self, path):
         self.entries = json.loads(pathlib.Path(path).read_text())
@@ -158,25 +187,23 @@ class Allowed:
         self.used = [False] * len(self.entries)
 
     def holds(self, key, path, ours, theirs):
-        anywhere = re.sub(r'\[\d+\]', '[*]', path)
         for index, entry in enumerate(self.entries):
-            held = (entry['request'], entry['ours'], entry['upstream'])
-            if entry['path'] in (path, anywhere) and all(
-                    a == '*' or a == b for a, b in zip(held, (key, ours, theirs))):
+            if (entry['request'], entry['path']) == (key, path) and all(
+                    value == held or digest(value) == held
+                    for held, value in ((entry['ours'], ours), (entry['upstream'], theirs))):
                 self.used[index] = True
                 return True
         return False
 
 
-def connect(ours, upstream):
-    url, certificate, key, authority = ours.split(',')
-    context = ssl.create_default_context(cafile=authority)
-    context.load_cert_chain(certificate, key)
-    first = Server('ours', url, context, {})
-    url, token = upstream.split(',')
+def connect(ours, upstream, login):
+    certificate, key, authority = login.split(',')
+    verified = ssl.create_default_context(cafile=authority)
     insecure = ssl.create_default_context()
     insecure.check_hostname, insecure.verify_mode = False, ssl.CERT_NONE
-    return first, Server('upstream', url, insecure, {'Authorization': 'Bearer ' + token})
+    for context in (verified, insecure):
+        context.load_cert_chain(certificate, key)
+    return Server('ours', ours, verified), Server('upstream', upstream, insecure)
 
 
 def wait(servers, request):
@@ -195,16 +222,17 @@ def shown(value):
 
 def main():
     parser = argparse.ArgumentParser()
-    for name in ('requests', 'allowed', 'ours', 'upstream'):
+    for name in ('requests', 'allowed', 'ours', 'upstream', 'login'):
         parser.add_argument('--' + name, required=True)
     parser.add_argument('--only', default='', help='show only requests whose key contains this')
     parser.add_argument('--width', type=int, default=400)
+    parser.add_argument('--propose', action='store_true', help='show differences as entries')
     arguments = parser.parse_args()
     reader = data.Reader()
     for file in sorted(pathlib.Path(arguments.requests).glob('*.txt')):
         reader.read(file.stem, file.read_text())
     allowed = Allowed(arguments.allowed)
-    servers = connect(arguments.ours, arguments.upstream)
+    servers = connect(arguments.ours, arguments.upstream, arguments.login)
     passed = failed = bad = 0
     for request in reader.requests:
         if request.method == 'WAIT':
@@ -215,7 +243,11 @@ def main():
         found = [d for d in differences(*answers)
                  if not allowed.holds(request.key, d[0], d[1], d[2])]
         passed, failed = passed + (not found), failed + bool(found)
-        if found and arguments.only in request.key:
+        if found and arguments.propose:
+            for path, ours, theirs in found:
+                print(json.dumps({'request': request.key, 'path': path, 'ours': proposed(ours),
+                                  'upstream': proposed(theirs), 'reason': ''}), flush=True)
+        elif found and arguments.only in request.key:
             print('FAIL ', request.key)
             for path, ours, theirs in found[:12]:
                 print(f'      {path}\n        ours     {shown(ours)[:arguments.width]}\n'

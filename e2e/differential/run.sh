@@ -27,7 +27,8 @@ free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1
 # answers URL: 200 within a minute.
 answers() {
   for _ in $(seq 300); do
-    curl -fsk --max-time 2 -H 'Authorization: Bearer differential' -o /dev/null "$1" 2>/dev/null && return
+    curl -fsk --max-time 2 --cert "$work/client-certificate.pem" --key "$work/client-key.pem" \
+      -o /dev/null "$1" 2>/dev/null && return
     sleep 0.2
   done
   echo "no answer from $1"
@@ -42,16 +43,6 @@ etcd --data-dir "$work/etcd" --listen-client-urls "http://127.0.0.1:$etcd" \
   --initial-advertise-peer-urls "http://127.0.0.1:$peer" --initial-cluster "default=http://127.0.0.1:$peer" \
   >"$work/etcd.log" 2>&1 &
 pids+=($!)
-openssl ecparam -name prime256v1 -genkey -noout -out "$work/sa.key" 2>/dev/null
-openssl ec -in "$work/sa.key" -pubout -out "$work/sa.pub" 2>/dev/null
-echo 'differential,kubernetes-admin,1,system:masters' >"$work/tokens"
-"$upstream/kube-apiserver" --etcd-servers "http://127.0.0.1:$etcd" --secure-port "$port" \
-  --bind-address 127.0.0.1 --external-hostname 127.0.0.1 --cert-dir "$work/certs" --endpoint-reconciler-type none \
-  --service-account-key-file "$work/sa.pub" --service-account-signing-key-file "$work/sa.key" \
-  --service-account-issuer https://kubernetes.default.svc.cluster.local --authorization-mode Node,RBAC \
-  --enable-admission-plugins NodeRestriction --token-auth-file "$work/tokens" \
-  --service-cluster-ip-range 10.96.0.0/12 --allow-privileged >"$work/upstream.log" 2>&1 &
-pids+=($!)
 "$bin" serve --data-dir "$work/ours" --listen "127.0.0.1:$ours" --api-only \
   --write-kubeconfig "$work/kubeconfig" >"$work/ours.log" 2>&1 &
 pids+=($!)
@@ -60,10 +51,20 @@ field() { sed -nE "s/^ *$1: //p" "$work/kubeconfig" | tr -d '"'; }
 for name in certificate-authority client-certificate client-key; do
   field "$name-data" | base64 -d >"$work/$name.pem"
 done
+openssl ecparam -name prime256v1 -genkey -noout -out "$work/sa.key" 2>/dev/null
+openssl ec -in "$work/sa.key" -pubout -out "$work/sa.pub" 2>/dev/null
+# Both let the same client certificate in, so that the caller is the same one.
+"$upstream/kube-apiserver" --etcd-servers "http://127.0.0.1:$etcd" --secure-port "$port" \
+  --bind-address 127.0.0.1 --external-hostname 127.0.0.1 --cert-dir "$work/certs" --endpoint-reconciler-type none \
+  --service-account-key-file "$work/sa.pub" --service-account-signing-key-file "$work/sa.key" \
+  --service-account-issuer https://kubernetes.default.svc.cluster.local --authorization-mode Node,RBAC \
+  --enable-admission-plugins NodeRestriction --client-ca-file "$work/certificate-authority.pem" \
+  --service-cluster-ip-range 10.96.0.0/12 --allow-privileged >"$work/upstream.log" 2>&1 &
+pids+=($!)
 answers "https://127.0.0.1:$port/readyz"
 # Upstream's own first objects come after /readyz.
 answers "https://127.0.0.1:$port/api/v1/namespaces/default/services/kubernetes"
 
 python3 "$here/run.py" --requests "$here/requests" --allowed "$here/allowed.json" \
-  --ours "$(field server),$work/client-certificate.pem,$work/client-key.pem,$work/certificate-authority.pem" \
-  --upstream "https://127.0.0.1:$port,differential" "$@"
+  --ours "$(field server)" --upstream "https://127.0.0.1:$port" \
+  --login "$work/client-certificate.pem,$work/client-key.pem,$work/certificate-authority.pem" "$@"

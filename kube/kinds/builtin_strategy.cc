@@ -6,6 +6,31 @@
 #include "kube/object.h"
 
 namespace sublet::kube {
+namespace {
+
+// The text of the scalar at a path of keys with dots between; `absent` when there is none. A list is
+// looked at by its first item: status.podIPs.
+std::string TextAt(const Json& object, std::string_view path, std::string_view absent) {
+  const Json* at = &object;
+  while (!path.empty()) {
+    const std::size_t dot = std::min(path.find('.'), path.size());
+    const std::string_view key = path.substr(0, dot);
+    path.remove_prefix(std::min(dot + 1, path.size()));
+    if (at->is_array() && !at->empty()) {
+      at = &at->front();
+    }
+    at = Find(*at, {key});
+    if (at == nullptr) {
+      return std::string(absent);
+    }
+  }
+  if (at->is_string()) {
+    return at->get<std::string>();
+  }
+  return at->is_boolean() || at->is_number() ? Dump(*at) : std::string(absent);
+}
+
+}  // namespace
 
 BuiltinStrategy::BuiltinStrategy(const Kind& kind)
     : type_(kind.type),
@@ -109,24 +134,9 @@ std::string BuiltinStrategy::SelectableValue(const Json& object, std::string_vie
     if (field->field != name) {
       continue;
     }
-    const Json* at = &object;
-    for (std::string_view left = field->path.empty() ? name : field->path; !left.empty();) {
-      const std::size_t dot = std::min(left.find('.'), left.size());
-      const std::string_view key = left.substr(0, dot);
-      left.remove_prefix(std::min(dot + 1, left.size()));
-      // A list is looked at by its first item: status.podIPs.
-      if (at->is_array() && !at->empty()) {
-        at = &at->front();
-      }
-      at = Find(*at, {key});
-      if (at == nullptr) {
-        return std::string(field->absent);
-      }
-    }
-    if (at->is_string()) {
-      return at->get<std::string>();
-    }
-    return at->is_boolean() || at->is_number() ? Dump(*at) : std::string(field->absent);
+    std::string text = TextAt(object, field->path.empty() ? name : field->path, field->absent);
+    return text.empty() && !field->or_path.empty() ? TextAt(object, field->or_path, field->absent)
+                                                   : text;
   }
   return "";
 }

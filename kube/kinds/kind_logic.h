@@ -40,9 +40,11 @@ struct SelectableField {
   std::string_view group;
   std::string_view resource;
   std::string_view field;  // as clients write it: "spec.nodeName"
-  // Where it stands when that is not the field itself; "" otherwise.
+  // Where it stands when that is not the field itself; "" otherwise. In a version that is kept as
+  // another one: the name of that one's field.
   std::string_view path;
-  std::string_view absent;  // the text of an absent value: "false", "0", ""
+  std::string_view absent;        // the text of an absent value: "false", "0", ""
+  std::string_view or_path = "";  // looked at when there is no text at `path`
 };
 std::vector<const SelectableField*> FindSelectableFields(std::string_view group,
                                                          std::string_view resource);

@@ -16,6 +16,58 @@ void TakeMember(const Json& from, const char* key, Json* object) {
   }
 }
 
+const Json::array_t& ConditionsOf(const Json& object) {
+  static const Json::array_t kNone;
+  const Json* list = Find(object, {"status", "conditions"});
+  return list != nullptr && list->is_array() ? list->get_ref<const Json::array_t&>() : kNone;
+}
+
+// The old conditions of `type` in place of the sent ones, when there are as many of them.
+void KeepConditions(std::string_view type, const Json& old, Json* object) {
+  Json* sent = Find(*object, {"status", "conditions"});
+  if (sent == nullptr || !sent->is_array()) {
+    return;
+  }
+  const auto is_of_type = [type](const Json& one) { return FindString(one, {"type"}) == type; };
+  const auto& before = ConditionsOf(old);
+  if (std::count_if(before.begin(), before.end(), is_of_type) !=
+      std::count_if(sent->begin(), sent->end(), is_of_type)) {
+    return;
+  }
+  auto from = before.begin();
+  for (Json& condition : *sent) {
+    if (is_of_type(condition)) {
+      from = std::find_if(from, before.end(), is_of_type);
+      condition = *from++;
+    }
+  }
+}
+
+// A condition without times is of now; one whose type and status were there keeps its transition.
+void FillConditionTimes(const WriteContext& context, const Json& old, Json* object) {
+  Json* list = Find(*object, {"status", "conditions"});
+  if (list == nullptr || !list->is_array()) {
+    return;
+  }
+  const std::string now = FormatTime(context.now);
+  for (Json& condition : *list) {
+    if (FindString(condition, {"lastUpdateTime"}).empty()) {
+      condition["lastUpdateTime"] = now;
+    }
+    if (!FindString(condition, {"lastTransitionTime"}).empty()) {
+      continue;
+    }
+    const auto& before = ConditionsOf(old);
+    const auto same = std::find_if(before.begin(), before.end(), [&](const Json& one) {
+      return FindString(one, {"type"}) == FindString(condition, {"type"}) &&
+             FindString(one, {"status"}) == FindString(condition, {"status"}) &&
+             !FindString(one, {"lastTransitionTime"}).empty();
+    });
+    condition["lastTransitionTime"] =
+        same != before.end() ? std::string(FindString(*same, {"lastTransitionTime"})) : now;
+  }
+}
+
 }  // namespace
 
 void PrepareNamespaceCreate(const WriteContext&, Json* object) {
@@ -98,35 +150,27 @@ void PrepareSigningRequestUpdate(const WriteContext&, const Json& old, Json* obj
   TakeMember(old, "spec", object);
 }
 
+void PrepareSigningRequestStatus(const WriteContext& context, const Json& old, Json* object) {
+  // What was approved or denied stays as it was; adding or removing such a condition is refused by
+  // the validation.
+  for (const std::string_view type : {"Approved", "Denied"}) {
+    KeepConditions(type, old, object);
+  }
+  FillConditionTimes(context, old, object);
+}
+
 void PrepareSigningRequestSubresource(std::string_view, const WriteContext& context,
                                       const Json& old, Json* object) {
-  // /approval: only the conditions Approved and Denied may change here.
-  Json sent = EnsureArray(&EnsureObject(object, "status"), "conditions");
+  // /approval: of the status only the conditions are taken, whatever their types.
+  FillConditionTimes(context, old, object);
+  const Json* sent = Find(*object, {"status", "conditions"});
+  Json conditions = sent != nullptr ? *sent : Json();
   TakeMember(old, "spec", object);
   TakeMember(old, "status", object);
-  Json& conditions = EnsureArray(&EnsureObject(object, "status"), "conditions");
-  for (Json& condition : sent) {
-    const std::string type(FindString(condition, {"type"}));
-    if (type != "Approved" && type != "Denied") {
-      continue;
-    }
-    if (FindString(condition, {"lastUpdateTime"}).empty()) {
-      condition["lastUpdateTime"] = FormatTime(context.now);
-    }
-    if (FindString(condition, {"lastTransitionTime"}).empty()) {
-      condition["lastTransitionTime"] = FormatTime(context.now);
-    }
-    const auto same = std::find_if(conditions.begin(), conditions.end(), [&](const Json& one) {
-      return FindString(one, {"type"}) == type;
-    });
-    if (same != conditions.end()) {
-      *same = condition;
-    } else {
-      conditions.push_back(condition);
-    }
-  }
-  if (conditions.empty()) {
-    EraseMember(Find(*object, {"status"}), "conditions");
+  if (conditions.is_array() && !conditions.empty()) {
+    EnsureObject(object, "status")["conditions"] = std::move(conditions);
+  } else if (Json* status = Find(*object, {"status"})) {
+    EraseMember(status, "conditions");
   }
 }
 

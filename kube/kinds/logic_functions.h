@@ -40,6 +40,7 @@ void PrepareServiceAccount(const WriteContext& context, Json* object);
 void PrepareServiceAccountUpdate(const WriteContext& context, const Json& old, Json* object);
 void PrepareSigningRequestCreate(const WriteContext& context, Json* object);
 void PrepareSigningRequestUpdate(const WriteContext& context, const Json& old, Json* object);
+void PrepareSigningRequestStatus(const WriteContext& context, const Json& old, Json* object);
 void PrepareSigningRequestSubresource(std::string_view subresource, const WriteContext& context,
                                       const Json& old, Json* object);
 

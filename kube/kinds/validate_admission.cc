@@ -114,6 +114,87 @@ void Webhook(const Path& at, const Json& hook, FieldErrors* errors) {
   }
 }
 
+std::ptrdiff_t CountConditions(const Json& object, std::string_view type) {
+  const auto& list = Items(Get(object, "status"), "conditions");
+  return std::count_if(list.begin(), list.end(),
+                       [type](const Json& one) { return Str(one, "type") == type; });
+}
+
+bool RepeatsConditions(const Json& object) {
+  const auto& list = Items(Get(object, "status"), "conditions");
+  return std::any_of(list.begin(), list.end(), [&](const Json& one) {
+    return CountConditions(object, Str(one, "type")) > 1;
+  });
+}
+
+// What an older object shows already is borne.
+void Conditions(const Json& object, const Json& old, FieldErrors* errors) {
+  const Path status("status");
+  const Path path = status.Child("conditions");
+  const bool bears_both = CountConditions(old, "Approved") > 0 && CountConditions(old, "Denied") > 0;
+  const bool bears_repeated = RepeatsConditions(old);
+  const bool bears_empty = CountConditions(old, "") > 0;
+  std::set<std::string> seen;
+  const auto& list = Items(Get(object, "status"), "conditions");
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const Path at = path.Index(i);
+    const std::string type = Str(list[i], "type");
+    if (type.empty() && !bears_empty) {
+      errors->Required(at.Child("type"));
+    }
+    const std::string value = Str(list[i], "status");
+    if (type == "Approved" || type == "Denied" || type == "Failed") {
+      OneOf(at.Child("status"), value, {"True"}, true, errors);
+    } else {
+      OneOf(at.Child("status"), value, {"False", "True", "Unknown"}, true, errors);
+    }
+    const char* other = type == "Approved" ? "Denied" : type == "Denied" ? "Approved" : "";
+    if (!bears_both && *other != '\0' && seen.contains(other)) {
+      errors->Invalid(path, type, "Approved and Denied conditions are mutually exclusive");
+    }
+    if (!seen.insert(type).second && !bears_repeated) {
+      errors->Duplicate(at.Child("type"), type);
+    }
+  }
+}
+
+void ConditionChanges(const Json& object, const Json& old, bool is_approval, FieldErrors* errors) {
+  const Path status("status");
+  const Path path = status.Child("conditions");
+  for (const char* type : {"Approved", "Denied", "Failed"}) {
+    if (CountConditions(object, type) < CountConditions(old, type)) {
+      errors->Forbidden(path, "updates may not remove a condition of type " + GoQuote(type));
+    }
+  }
+  for (const char* type : {"Approved", "Denied"}) {
+    if (!is_approval && CountConditions(object, type) > CountConditions(old, type)) {
+      errors->Forbidden(path, "updates may not add a condition of type " + GoQuote(type));
+    }
+  }
+}
+
+// PEM blocks as status.certificate holds them. Differs: what stands inside a block is not parsed, kube/
+// knows no cryptography; whoever uses the certificate does.
+void Certificates(const Path& path, const std::string& encoded, FieldErrors* errors) {
+  constexpr std::string_view kBegin = "-----BEGIN ";
+  const std::string pem = DecodeBase64(encoded).value_or("");
+  int blocks = 0;
+  for (std::size_t at = pem.find(kBegin); at != std::string::npos; at = pem.find(kBegin, at + 1)) {
+    const std::size_t from = at + kBegin.size();
+    const std::string type = pem.substr(from, pem.find("-----", from) - from);
+    if (type != "CERTIFICATE") {
+      errors->Invalid(path, "<certificate data>",
+                      "only CERTIFICATE PEM blocks are allowed, found " + GoQuote(type));
+      return;
+    }
+    ++blocks;
+  }
+  if (blocks == 0 && !encoded.empty()) {
+    errors->Invalid(path, "<certificate data>",
+                    "must contain at least one CERTIFICATE PEM block");
+  }
+}
+
 }  // namespace
 
 void Webhooks(const Json& object, FieldErrors* errors) {
@@ -156,6 +237,27 @@ void CertificateSigningRequest(const Json& object, FieldErrors* errors) {
   } else {
     Check(path.Child("signerName"), signer.substr(0, slash), &IsDns1123Subdomain, errors);
   }
+}
+
+void CertificateSigningRequestStatus(const Json& object, const Json& old, FieldErrors* errors) {
+  const Path status("status");
+  const std::string before = Str(Get(old, "status"), "certificate");
+  const std::string certificate = Str(Get(object, "status"), "certificate");
+  Conditions(object, old, errors);
+  if (certificate != before) {
+    Certificates(status.Child("certificate"), certificate, errors);
+  }
+  ConditionChanges(object, old, false, errors);
+  if (certificate != before && !before.empty()) {
+    errors->Forbidden(status.Child("certificate"),
+                      "updates may not modify existing certificate content");
+  }
+}
+
+void CertificateSigningRequestApproval(std::string_view, const Json& object, const Json& old,
+                                       FieldErrors* errors) {
+  Conditions(object, old, errors);
+  ConditionChanges(object, old, true, errors);
 }
 
 }  // namespace sublet::kube::validate

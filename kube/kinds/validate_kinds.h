@@ -115,5 +115,9 @@ void PodDisruptionBudgetUpdate(const Json& object, const Json& old, FieldErrors*
 void Webhooks(const Json& object, FieldErrors* errors);
 void WebhooksUpdate(const Json& object, const Json& old, FieldErrors* errors);
 void CertificateSigningRequest(const Json& object, FieldErrors* errors);
+void CertificateSigningRequestStatus(const Json& object, const Json& old, FieldErrors* errors);
+// /approval, which alone may add the conditions Approved and Denied.
+void CertificateSigningRequestApproval(std::string_view subresource, const Json& object,
+                                       const Json& old, FieldErrors* errors);
 
 }  // namespace sublet::kube::validate
