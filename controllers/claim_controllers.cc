@@ -17,9 +17,12 @@ using kube::Json;
 
 constexpr std::string_view kClaimFinalizer = "kubernetes.io/pvc-protection";
 constexpr std::string_view kVolumeFinalizer = "kubernetes.io/pv-protection";
+constexpr std::string_view kAttributesFinalizer = "kubernetes.io/vac-protection";
 constexpr std::string_view kSelectedNode = "volume.kubernetes.io/selected-node";
 constexpr std::string_view kProvisionedBy = "pv.kubernetes.io/provisioned-by";
 constexpr std::string_view kClaimIndex = "claim";
+const ResourceKind kAttributesClasses{{"storage.k8s.io", "v1", "volumeattributesclasses"},
+                                      "VolumeAttributesClass"};
 
 std::string ClassOf(const Json& object) {
   return std::string(kube::FindString(object, {"spec", "storageClassName"}));
@@ -267,8 +270,16 @@ class VolumeBinder final : public Controller {
   client::WorkQueue& volume_queue_;
 };
 
+// Whether a claim or a volume has, or is about to have, the attributes of the class `name`.
+bool NamesAttributes(const Json& object, std::string_view name) {
+  return kube::FindString(object, {"spec", "volumeAttributesClassName"}) == name ||
+         kube::FindString(object, {"status", "currentVolumeAttributesClassName"}) == name ||
+         kube::FindString(object, {"status", "modifyVolumeStatus",
+                                   "targetVolumeAttributesClassName"}) == name;
+}
+
 // A claim that is being deleted goes when the last pod that uses it is finished or gone; a volume when
-// it is no longer bound.
+// it is no longer bound; a class of volume attributes when no claim and no volume names it.
 class ClaimProtection final : public Controller {
  public:
   explicit ClaimProtection(const Context& context)
@@ -282,7 +293,20 @@ class ClaimProtection final : public Controller {
         volume_queue_(context.manager.Add(
             {.name = "pv-protection",
              .reconcile = [this](const kube::ObjectKey& key) { return ReconcileVolume(key); },
-             .needs = {&volumes_.informer(), &claims_.informer()}})) {
+             .needs = {&volumes_.informer(), &claims_.informer()}})),
+        attributes_(context, kAttributesClasses),
+        attributes_queue_(context.manager.Add(
+            {.name = "vac-protection",
+             .reconcile = [this](const kube::ObjectKey& key) { return ReconcileAttributes(key); },
+             .needs = {&attributes_.informer(), &volumes_.informer(), &claims_.informer()}})) {
+    RouteSelf(attributes_, attributes_queue_);
+    for (const Collection* users : {&claims_, &volumes_}) {
+      users->informer().AddHandler([this](const ObjectPtr& before, const ObjectPtr&) {
+        if (before) {
+          QueueAttributes();
+        }
+      });
+    }
     pods_.informer().AddIndex(kClaimIndex, [](const client::CachedObject& pod) {
       std::vector<std::string> out;
       for (const std::string& claim : pod.As<PodRecord>().claims) {
@@ -336,6 +360,31 @@ class ClaimProtection final : public Controller {
     return Release(volumes_, *cached, kVolumeFinalizer);
   }
 
+  // What was in use may no longer be: those that wait to go are looked at again.
+  void QueueAttributes() {
+    for (const ObjectPtr& attributes : attributes_.informer().List()) {
+      if (attributes->deleting()) {
+        attributes_queue_.Add(attributes->key);
+      }
+    }
+  }
+
+  Result<Outcome> ReconcileAttributes(const kube::ObjectKey& key) {
+    const ObjectPtr cached = attributes_.Find(key);
+    if (!cached || !cached->deleting()) {
+      return Outcome::Done();
+    }
+    for (const Collection* users : {&claims_, &volumes_}) {
+      for (const ObjectPtr& user : users->informer().List()) {
+        SUBLET_TRY(const Json object, user->Parse());
+        if (NamesAttributes(object, key.name)) {
+          return Outcome::Done();
+        }
+      }
+    }
+    return Release(attributes_, *cached, kAttributesFinalizer);
+  }
+
   static Result<Outcome> Release(const Collection& collection, const client::CachedObject& object,
                                  std::string_view finalizer) {
     SUBLET_TRY(Json value, object.Parse());
@@ -358,6 +407,8 @@ class ClaimProtection final : public Controller {
   const Collection pods_;
   client::WorkQueue& claim_queue_;
   client::WorkQueue& volume_queue_;
+  const Collection attributes_;
+  client::WorkQueue& attributes_queue_;
 };
 
 }  // namespace

@@ -254,5 +254,28 @@ TEST_F(Lifecycle, AClaimInUseStaysUntilItsPodIsGone) {
       << cluster_->last();
 }
 
+TEST_F(Lifecycle, VolumeAttributesStayWhileAClaimNamesThem) {
+  const std::string classes = "storage.k8s.io/v1/volumeattributesclasses";
+  for (const char* name : {"fast", "unused"}) {
+    cluster_->Create(classes, {{"metadata", {{"name", name}}},
+                               {"driverName", "driver.example.com"},
+                               {"parameters", {{"speed", "high"}}}});
+  }
+  cluster_->Create("v1/persistentvolumeclaims",
+                   {{"metadata", {{"name", "data"}}},
+                    {"spec",
+                     {{"accessModes", {"ReadWriteOnce"}},
+                      {"storageClassName", "none"},
+                      {"volumeAttributesClassName", "fast"},
+                      {"resources", {{"requests", {{"storage", "1Gi"}}}}}}}});
+  const auto gone = [](const Json& object) { return object.is_null(); };
+  cluster_->Delete(classes, "fast");
+  cluster_->Delete(classes, "unused");
+  EXPECT_TRUE(cluster_->AwaitOne(classes, "unused", gone)) << cluster_->last();
+  EXPECT_TRUE(kube::IsDeleting(cluster_->Get(classes, "fast")));
+  cluster_->Delete("v1/persistentvolumeclaims", "data");
+  EXPECT_TRUE(cluster_->AwaitOne(classes, "fast", gone)) << cluster_->last();
+}
+
 }  // namespace
 }  // namespace sublet::controllers

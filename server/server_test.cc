@@ -14,6 +14,7 @@
 #include "apiserver/testing/tls_client.h"
 #include "client/client.h"
 #include "client/kubeconfig.h"
+#include "client/websocket.h"
 #include "server/control_plane.h"
 #include "server/idle_memory.h"
 
@@ -91,6 +92,61 @@ class ServerTest : public ::testing::Test {
   std::string directory_;
   std::unique_ptr<ControlPlane> plane_;
 };
+
+// The next message of a WebSocket; a close when the connection ended without one.
+client::WebSocketFrames::Message NextMessage(TlsClient& client, client::WebSocketFrames& frames) {
+  using Kind = client::WebSocketFrames::Message::Kind;
+  for (;;) {
+    auto next = frames.Next();
+    if (!next.ok()) {
+      ADD_FAILURE() << next.error().message();
+      return {Kind::kClose, "broken"};
+    }
+    if (*next) {
+      return std::move(**next);
+    }
+    const std::string bytes = client.Receive();
+    if (bytes.empty()) {
+      return {Kind::kClose, "ended"};
+    }
+    frames.Append(bytes);
+  }
+}
+
+TEST_F(ServerTest, AWatchTravelsOverAWebSocketToo) {
+  using Kind = client::WebSocketFrames::Message::Kind;
+  const std::string maps = "/api/v1/namespaces/default/configmaps";
+  const std::string watch = "GET " + maps +
+                            "?watch=true&fieldSelector=metadata.name%3Dw HTTP/1.1\r\nHost: a\r\n"
+                            "Connection: Upgrade\r\nUpgrade: WebSocket\r\n";
+  auto refused = Connect(true);
+  ASSERT_TRUE(refused->Send(watch + "\r\n"));
+  EXPECT_EQ(refused->ReadResponse().code, 400);
+
+  auto client = Connect(true);
+  ASSERT_TRUE(client->Send(watch + "Sec-WebSocket-Version: 13\r\n"
+                                   "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+                                   "Sec-WebSocket-Protocol: one\r\n\r\n"));
+  const auto head = client->ReadHead();
+  ASSERT_EQ(head.code, 101);
+  EXPECT_EQ(head.headers.at("sec-websocket-accept"), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+  EXPECT_EQ(head.headers.at("sec-websocket-protocol"), "one");
+  client::WebSocketFrames frames;
+  ASSERT_EQ(Admin("POST", maps, {{"metadata", {{"name", "w"}}}}).code, 201);
+  const auto added = NextMessage(*client, frames);
+  ASSERT_EQ(added.kind, Kind::kBinary);
+  const Json event = Json::parse(added.data);
+  EXPECT_EQ(event["type"], "ADDED");
+  EXPECT_EQ(event["object"]["metadata"]["name"], "w");
+  ASSERT_TRUE(client->Send(client::EncodeClientFrame(9, "are you there", 7)));
+  const auto pong = NextMessage(*client, frames);
+  EXPECT_EQ(pong.kind, Kind::kPong);
+  EXPECT_EQ(pong.data, "are you there");
+  ASSERT_EQ(Admin("DELETE", maps + "/w").code, 200);
+  EXPECT_EQ(Json::parse(NextMessage(*client, frames).data)["type"], "DELETED");
+  ASSERT_TRUE(client->Send(client::EncodeClientFrame(8, "\x03\xe8", 7)));
+  EXPECT_EQ(client->Receive(), "") << "the client's close ends it";
+}
 
 Json MakeNode(const char* name, int port) {
   return {{"metadata", {{"name", name}}},

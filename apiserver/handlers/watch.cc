@@ -1,12 +1,14 @@
 #include "apiserver/handlers/read_common.h"
 #include "apiserver/handlers/respond.h"
 #include "apiserver/handlers/verbs.h"
+#include "apiserver/handlers/watch_socket.h"
 #include "apiserver/handlers/watch_stream.h"
 #include "base/random.h"
 #include "kube/json.h"
 #include "kube/status_json.h"
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
 namespace sublet::apiserver {
 namespace {
@@ -79,9 +81,29 @@ Result<WatchPlan> MakePlan(const Call& call, const ListOptions& options) {
   return plan;
 }
 
+// The events as the answer's body, or behind a handshake as messages of a WebSocket.
+void SendEvents(Responder& responder, Response head, const Response* handshake,
+                std::unique_ptr<ByteStream> stream) {
+  if (handshake == nullptr) {
+    return responder.SendStream(std::move(head), std::move(stream));
+  }
+  std::shared_ptr<ByteStream> shared = std::move(stream);
+  responder.SendUpgrade(*handshake, {[shared](RawConnection& connection) {
+                          RunWatchSocket(connection, *shared);
+                        }});
+}
+
 }  // namespace
 
 void HandleWatch(CallPtr call) {
+  std::optional<Response> handshake;
+  if (WantsWebSocket(*call->request)) {
+    auto accepted = AcceptWebSocket(*call->request);
+    if (!accepted.ok()) {
+      return SendError(*call, accepted.error());
+    }
+    handshake = std::move(*accepted);
+  }
   const auto options = ParseListOptions(call->request->query);
   if (!options.ok()) {
     // A watch gives a bad revision its own code.
@@ -109,13 +131,13 @@ void HandleWatch(CallPtr call) {
       return SendError(*call, opened.error());
     }
     const auto oldest = call->context->store->CompactedRevision();
-    responder->SendStream(std::move(head),
-                          std::make_unique<ErrorStream>(
-                              Expired("too old resource version: " + std::to_string(asked) + " (" +
-                                      std::to_string(oldest) + ")")));
+    SendEvents(*responder, std::move(head), handshake ? &*handshake : nullptr,
+               std::make_unique<ErrorStream>(Expired("too old resource version: " +
+                                                     std::to_string(asked) + " (" +
+                                                     std::to_string(oldest) + ")")));
     return;
   }
-  responder->SendStream(std::move(head), std::move(stream));
+  SendEvents(*responder, std::move(head), handshake ? &*handshake : nullptr, std::move(stream));
 }
 
 }  // namespace sublet::apiserver
