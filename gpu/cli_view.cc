@@ -35,7 +35,8 @@ std::string Table(const std::vector<Row>& rows) {
 
 std::string Percent(std::int64_t milli) {
   char text[32];
-  std::snprintf(text, sizeof text, milli % 10 == 0 ? "%.0f%%" : "%.1f%%", static_cast<double>(milli) / 10.0);
+  std::snprintf(text, sizeof text, milli % 10 == 0 ? "%.0f%%" : "%.1f%%",
+                static_cast<double>(milli) / 10.0);
   return text;
 }
 
@@ -71,9 +72,11 @@ std::string HumanBytes(std::int64_t bytes) {
   }
   char text[32];
   if (bytes >= std::int64_t{10} << 30) {
-    std::snprintf(text, sizeof text, "%.1fGi", static_cast<double>(bytes) / (std::int64_t{1} << 30));
+    std::snprintf(text, sizeof text, "%.1fGi",
+                  static_cast<double>(bytes) / (std::int64_t{1} << 30));
   } else {
-    std::snprintf(text, sizeof text, "%lldMi", static_cast<long long>((bytes + kBytesPerMebibyte - 1) / kBytesPerMebibyte));
+    std::snprintf(text, sizeof text, "%lldMi",
+                  static_cast<long long>((bytes + kBytesPerMebibyte - 1) / kBytesPerMebibyte));
   }
   return text;
 }
@@ -117,27 +120,33 @@ std::string FormatGpuList(const std::vector<GpuNode>& nodes, const std::vector<G
   if (items.empty()) {
     return "No GPUs found\n";
   }
-  std::vector<Row> rows = {{"NODE", "GPU", "MODEL", "MEMORY", "FREE", "FREE SHARE", "SLICES", "HEALTH"}};
+  std::vector<Row> rows = {
+      {"NODE", "GPU", "MODEL", "MEMORY", "FREE", "FREE SHARE", "SLICES", "HEALTH"}};
   for (const Json& item : items) {
-    rows.push_back({std::string(FindString(item, {"node"})), std::to_string(FindInt(item, {"index"})),
-                    std::string(FindString(item, {"model"})), HumanBytes(FindInt(item, {"memoryBytes"})),
-                    HumanBytes(FindInt(item, {"freeMemoryBytes"})), Percent(FindInt(item, {"freeShareMilli"})),
-                    std::to_string(item["slices"].size()), kube::FindBool(item, {"healthy"}) ? "ok" : "unhealthy"});
+    rows.push_back(
+        {std::string(FindString(item, {"node"})), std::to_string(FindInt(item, {"index"})),
+         std::string(FindString(item, {"model"})), HumanBytes(FindInt(item, {"memoryBytes"})),
+         HumanBytes(FindInt(item, {"freeMemoryBytes"})), Percent(FindInt(item, {"freeShareMilli"})),
+         std::to_string(item["slices"].size()),
+         kube::FindBool(item, {"healthy"}) ? "ok" : "unhealthy"});
   }
   std::vector<Row> held = {{"TENANT", "POD", "NODE", "GPU", "MEMORY", "SHARE", "PHASE"}};
   for (const Json& item : items) {
     for (const Json& slice : item["slices"]) {
       const std::string tenant(FindString(slice, {"tenant"}));
-      held.push_back({tenant.empty() ? "-" : tenant, std::string(FindString(slice, {"pod"})), std::string(FindString(item, {"node"})),
-                      std::to_string(FindInt(item, {"index"})), HumanBytes(FindInt(slice, {"memoryBytes"})),
-                      Percent(FindInt(slice, {"shareMilli"})), std::string(FindString(slice, {"phase"}))});
+      held.push_back(
+          {tenant.empty() ? "-" : tenant, std::string(FindString(slice, {"pod"})),
+           std::string(FindString(item, {"node"})), std::to_string(FindInt(item, {"index"})),
+           HumanBytes(FindInt(slice, {"memoryBytes"})), Percent(FindInt(slice, {"shareMilli"})),
+           std::string(FindString(slice, {"phase"}))});
     }
   }
   return Table(rows) + (held.size() > 1 ? "\n" + Table(held) : "");
 }
 
 Json GpuTopToJson(const Json& status, const Json* before) {
-  const std::int64_t passed = before == nullptr ? 0 : FindInt(status, {"nowNs"}) - FindInt(*before, {"nowNs"});
+  const std::int64_t passed =
+      before == nullptr ? 0 : FindInt(status, {"nowNs"}) - FindInt(*before, {"nowNs"});
   Json gpus = Json::array();
   for (const Json& device : Items(status, "devices")) {
     const std::string_view uuid = FindString(device, {"uuid"});
@@ -150,22 +159,28 @@ Json GpuTopToJson(const Json& status, const Json* before) {
         const Json* old = Earlier(before, FindString(slice, {"name"}), uuid);
         Json got = nullptr;
         if (old != nullptr && passed > 0) {
-          got = std::clamp<std::int64_t>((FindInt(mine, {"busyNs"}) - FindInt(*old, {"busyNs"})) * 1000 / passed, 0, 1000);
+          got = std::clamp<std::int64_t>(
+              (FindInt(mine, {"busyNs"}) - FindInt(*old, {"busyNs"})) * 1000 / passed, 0, 1000);
         }
-        slices.push_back({{"tenant", FindString(slice, {"tenant"})},
-                          {"namespace", FindString(slice, {"namespace"})},
-                          {"pod", FindString(slice, {"pod"})},
-                          {"capBytes", FindInt(mine, {"capBytes"})},
-                          {"usedBytes", FindInt(mine, {"usedBytes"})},
-                          {"peakBytes", FindInt(mine, {"peakBytes"})},
-                          {"shareWantedMilli", FindInt(mine, {"shareMilli"})},
-                          {"shareGotMilli", std::move(got)},
-                          {"waitMs", FindInt(mine, {"waitNs"}) / 1'000'000},
-                          {"waitMsPerSecond", old == nullptr || passed <= 0 ? Json() : Json(std::max<std::int64_t>(
-                               (FindInt(mine, {"waitNs"}) - FindInt(*old, {"waitNs"})) * 1000 / passed, 0))},
-                          {"enforced", kube::FindBool(slice, {"enforced"}, true)},
-                          {"refusals", FindInt(mine, {"refusals"})},
-                          {"processes", FindInt(slice, {"processes"})}});
+        slices.push_back(
+            {{"tenant", FindString(slice, {"tenant"})},
+             {"namespace", FindString(slice, {"namespace"})},
+             {"pod", FindString(slice, {"pod"})},
+             {"capBytes", FindInt(mine, {"capBytes"})},
+             {"usedBytes", FindInt(mine, {"usedBytes"})},
+             {"peakBytes", FindInt(mine, {"peakBytes"})},
+             {"shareWantedMilli", FindInt(mine, {"shareMilli"})},
+             {"shareGotMilli", std::move(got)},
+             {"waitMs", FindInt(mine, {"waitNs"}) / 1'000'000},
+             {"waitMsPerSecond",
+              old == nullptr || passed <= 0
+                  ? Json()
+                  : Json(std::max<std::int64_t>(
+                        (FindInt(mine, {"waitNs"}) - FindInt(*old, {"waitNs"})) * 1000 / passed,
+                        0))},
+             {"enforced", kube::FindBool(slice, {"enforced"}, true)},
+             {"refusals", FindInt(mine, {"refusals"})},
+             {"processes", FindInt(slice, {"processes"})}});
       }
     }
     gpus.push_back({{"uuid", uuid},
@@ -187,23 +202,30 @@ std::string FormatGpuTop(const Json& status, const Json* before) {
       used += FindInt(slice, {"usedBytes"});
       got += FindInt(slice, {"shareGotMilli"});
     }
-    out += "GPU " + std::to_string(FindInt(gpu, {"index"})) + "  " + std::string(FindString(gpu, {"model"})) + "  " +
-           HumanBytes(used) + " of " + HumanBytes(FindInt(gpu, {"memoryBytes"})) + " used, " +
-           Percent(std::min<std::int64_t>(got, 1000)) + " busy  " + std::string(FindString(gpu, {"uuid"})) + "\n";
+    out += "GPU " + std::to_string(FindInt(gpu, {"index"})) + "  " +
+           std::string(FindString(gpu, {"model"})) + "  " + HumanBytes(used) + " of " +
+           HumanBytes(FindInt(gpu, {"memoryBytes"})) + " used, " +
+           Percent(std::min<std::int64_t>(got, 1000)) + " busy  " +
+           std::string(FindString(gpu, {"uuid"})) + "\n";
     if (gpu["slices"].empty()) {
       out += "  no slices\n\n";
       continue;
     }
-    std::vector<Row> rows = {{"  TENANT", "POD", "CAP", "USED", "PEAK", "WANTED", "GOT", "WAIT", "REFUSED", "PROCESSES"}};
+    std::vector<Row> rows = {{"  TENANT", "POD", "CAP", "USED", "PEAK", "WANTED", "GOT", "WAIT",
+                              "REFUSED", "PROCESSES"}};
     for (const Json& slice : gpu["slices"]) {
       const std::string tenant(FindString(slice, {"tenant"}));
-      rows.push_back({"  " + (tenant.empty() ? "-" : tenant), std::string(FindString(slice, {"pod"})),
-                      kube::FindBool(slice, {"enforced"}) ? HumanBytes(FindInt(slice, {"capBytes"})) : "off",
-                      HumanBytes(FindInt(slice, {"usedBytes"})),
-                      HumanBytes(FindInt(slice, {"peakBytes"})), Percent(FindInt(slice, {"shareWantedMilli"})),
-                      slice["shareGotMilli"].is_null() ? "-" : Percent(FindInt(slice, {"shareGotMilli"})),
-                      slice["waitMsPerSecond"].is_null() ? "-" : std::to_string(FindInt(slice, {"waitMsPerSecond"})) + "ms/s", std::to_string(FindInt(slice, {"refusals"})),
-                      std::to_string(FindInt(slice, {"processes"}))});
+      rows.push_back(
+          {"  " + (tenant.empty() ? "-" : tenant), std::string(FindString(slice, {"pod"})),
+           kube::FindBool(slice, {"enforced"}) ? HumanBytes(FindInt(slice, {"capBytes"})) : "off",
+           HumanBytes(FindInt(slice, {"usedBytes"})), HumanBytes(FindInt(slice, {"peakBytes"})),
+           Percent(FindInt(slice, {"shareWantedMilli"})),
+           slice["shareGotMilli"].is_null() ? "-" : Percent(FindInt(slice, {"shareGotMilli"})),
+           slice["waitMsPerSecond"].is_null()
+               ? "-"
+               : std::to_string(FindInt(slice, {"waitMsPerSecond"})) + "ms/s",
+           std::to_string(FindInt(slice, {"refusals"})),
+           std::to_string(FindInt(slice, {"processes"}))});
     }
     out += Table(rows) + "\n";
   }

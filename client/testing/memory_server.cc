@@ -1,5 +1,6 @@
 #include "client/testing/memory_server.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/random.h"
@@ -89,10 +90,12 @@ class MemoryStream final : public Stream {
         initial_.pop_front();
         return std::optional<Chunk>(std::move(frame));
       }
-      for (const MemoryServer::Event& event : server_->events_) {
-        if (event.revision <= seen_ || event.revision > server_->visible_) {
-          continue;
-        }
+      const auto& events = server_->events_;  // ascending by revision
+      for (auto next = std::upper_bound(
+               events.begin(), events.end(), seen_,
+               [](std::int64_t seen, const auto& event) { return seen < event.revision; });
+           next != events.end() && next->revision <= server_->visible_; ++next) {
+        const MemoryServer::Event& event = *next;
         seen_ = event.revision;
         if (event.collection == collection_ &&
             (namespace_name_.empty() || namespace_name_ == event.namespace_name)) {

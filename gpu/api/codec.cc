@@ -40,7 +40,9 @@ SliceDevice DeviceFromJson(const Json& item) {
 }
 
 Json DeviceToJson(const SliceDevice& device) {
-  return {{"uuid", device.uuid}, {"memoryBytes", device.memory_bytes}, {"shareMilli", device.share_milli}};
+  return {{"uuid", device.uuid},
+          {"memoryBytes", device.memory_bytes},
+          {"shareMilli", device.share_milli}};
 }
 
 GpuSliceSpec SpecFromJson(const Json& object) {
@@ -49,11 +51,14 @@ GpuSliceSpec SpecFromJson(const Json& object) {
   spec.pod = {Text(object, {"spec", "pod", "name"}), Text(object, {"spec", "pod", "uid"})};
   spec.container = Text(object, {"spec", "container"});
   spec.tenant = Text(object, {"spec", "tenant"});
-  EachDevice(object, {"spec", "devices"}, [&](const Json& item) { spec.devices.push_back(DeviceFromJson(item)); });
+  EachDevice(object, {"spec", "devices"},
+             [&](const Json& item) { spec.devices.push_back(DeviceFromJson(item)); });
   spec.compute.weight = Int32(FindInt(object, {"spec", "compute", "weight"}));
-  spec.compute.limit_milli = Int32(FindInt(object, {"spec", "compute", "limitMilli"}, kShareMilliWhole));
-  spec.compute.mode =
-      FindString(object, {"spec", "compute", "mode"}) == "strict" ? ComputeMode::kStrict : ComputeMode::kFair;
+  spec.compute.limit_milli =
+      Int32(FindInt(object, {"spec", "compute", "limitMilli"}, kShareMilliWhole));
+  spec.compute.mode = FindString(object, {"spec", "compute", "mode"}) == "strict"
+                          ? ComputeMode::kStrict
+                          : ComputeMode::kFair;
   // Anything but the exact word "off" is held to its slice.
   spec.enforce = FindString(object, {"spec", "enforce"}) == "off" ? Enforce::kOff : Enforce::kOn;
   return spec;
@@ -104,8 +109,10 @@ Result<GpuSlice> SliceFromJson(const Json& object) {
   slice.uid = Text(object, {"metadata", "uid"});
   slice.resource_version = Text(object, {"metadata", "resourceVersion"});
   slice.is_deleting = !FindString(object, {"metadata", "deletionTimestamp"}).empty();
-  if (const Json* finalizers = kube::Find(object, {"metadata", "finalizers"}); finalizers != nullptr) {
-    slice.has_finalizer = std::find(finalizers->begin(), finalizers->end(), Json(kSliceFinalizer)) != finalizers->end();
+  if (const Json* finalizers = kube::Find(object, {"metadata", "finalizers"});
+      finalizers != nullptr) {
+    slice.has_finalizer = std::find(finalizers->begin(), finalizers->end(),
+                                    Json(kSliceFinalizer)) != finalizers->end();
   }
   slice.spec = SpecFromJson(object);
   slice.status = StatusFromJson(object);
@@ -135,7 +142,8 @@ Json SliceSpecToJson(const GpuSliceSpec& spec) {
 }
 
 Json SliceStatusToJson(const GpuSliceStatus& status) {
-  Json json = {{"phase", SlicePhaseName(status.phase)}, {"ready", status.ready}, {"epoch", status.epoch}};
+  Json json = {
+      {"phase", SlicePhaseName(status.phase)}, {"ready", status.ready}, {"epoch", status.epoch}};
   const auto text = [&](const char* key, const std::string& value) {
     if (!value.empty()) {
       json[key] = value;
@@ -156,10 +164,11 @@ Json SliceStatusToJson(const GpuSliceStatus& status) {
 }
 
 Json SliceToJson(const GpuSlice& slice) {
-  Json object = {{"apiVersion", kApiVersion},
-                 {"kind", kSliceKind},
-                 {"metadata", MetadataOf(slice.name, slice.name_space, slice.uid, slice.resource_version)},
-                 {"spec", SliceSpecToJson(slice.spec)}};
+  Json object = {
+      {"apiVersion", kApiVersion},
+      {"kind", kSliceKind},
+      {"metadata", MetadataOf(slice.name, slice.name_space, slice.uid, slice.resource_version)},
+      {"spec", SliceSpecToJson(slice.spec)}};
   if (slice.has_finalizer) {
     object["metadata"]["finalizers"] = Json::array({kSliceFinalizer});
   }

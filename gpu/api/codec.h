@@ -1,6 +1,6 @@
-// GpuSlice and GpuNode to JSON and back (gpu.sublet.dev/v1alpha1). A missing or mistyped member reads
-// as its default: what a field must be is ValidateSliceSpec's (gpu/api/request.h) business, so that
-// gpud can answer a bad spec with a denial instead of losing it. Threads: any; pure.
+// GpuSlice and GpuNode to JSON and back (gpu.sublet.dev/v1alpha1). A missing or mistyped member
+// reads as its default: what a field must be is ValidateSliceSpec's (gpu/api/request.h) business,
+// so that gpud can answer a bad spec with a denial instead of losing it. Threads: any; pure.
 #pragma once
 
 #include "gpu/api/types.h"
@@ -20,8 +20,8 @@ inline kube::GroupVersionResource NodeResource() {
 Result<GpuSlice> SliceFromJson(const kube::Json& object);
 Result<GpuNode> NodeFromJson(const kube::Json& object);
 
-// The whole object as it is created: metadata with the finalizer when has_finalizer, spec, and status
-// when its phase is not Pending. resourceVersion and uid stand in it when they are set.
+// The whole object as it is created: metadata with the finalizer when has_finalizer, spec, and
+// status when its phase is not Pending. resourceVersion and uid stand in it when they are set.
 kube::Json SliceToJson(const GpuSlice& slice);
 kube::Json NodeToJson(const GpuNode& node);
 // Only {"spec"...} or {"status"...} members, for patches.

@@ -14,7 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::map<std::string, std::string, std::less<>> annotations;
   const std::size_t middle = text.find('\n');
   annotations["gpu-fraction"] = std::string(text.substr(0, middle));
-  annotations["gpu-fraction-num-devices"] = middle == text.npos ? "1" : std::string(text.substr(middle + 1));
+  annotations["gpu-fraction-num-devices"] =
+      middle == text.npos ? "1" : std::string(text.substr(middle + 1));
   (void)sublet::gpu::ParseGpuRequest(annotations);
   auto parsed = sublet::kube::ParseJson(text);
   if (!parsed.ok()) {

@@ -2,6 +2,7 @@
 #include "gpu/api/codec.h"
 
 #include <gtest/gtest.h>
+
 #include <nlohmann/json.hpp>
 
 #include "gpu/api/request.h"
@@ -45,11 +46,23 @@ TEST(GpuCodec, ASliceSurvivesTheWayThroughText) {
 }
 
 TEST(GpuCodec, ANodeSurvivesTheWayThroughText) {
-  GpuNode node{.name = "n1", .driver_version = "580", .cuda_version = "13.0", .is_simulated = true, .epoch = 2,
+  GpuNode node{.name = "n1",
+               .driver_version = "580",
+               .cuda_version = "13.0",
+               .is_simulated = true,
+               .epoch = 2,
                .heartbeat_at = "2026-01-01T00:00:00Z"};
-  node.devices.push_back({.uuid = "GPU-1", .index = 1, .model = "H200", .memory_bytes = 10, .free_memory_bytes = 4,
-                          .free_share_milli = 400, .ledger_generation = 9, .is_healthy = false,
-                          .health_message = "Xid 79", .mig_profile = "1g.18gb", .numa_node = 1});
+  node.devices.push_back({.uuid = "GPU-1",
+                          .index = 1,
+                          .model = "H200",
+                          .memory_bytes = 10,
+                          .free_memory_bytes = 4,
+                          .free_share_milli = 400,
+                          .ledger_generation = 9,
+                          .is_healthy = false,
+                          .health_message = "Xid 79",
+                          .mig_profile = "1g.18gb",
+                          .numa_node = 1});
   const auto after = NodeFromJson(NodeToJson(node));
   ASSERT_TRUE(after.ok());
   EXPECT_EQ(after->devices, node.devices);

@@ -16,14 +16,18 @@ using kube::Json;
 
 constexpr std::string_view kVisibleDevices = "NVIDIA_VISIBLE_DEVICES";
 constexpr std::string_view kGroupLabel = "runai-gpu-group";
-constexpr std::array<std::string_view, 5> kEnvRefused = {"NVIDIA_DRIVER_CAPABILITIES", "CUDA_VISIBLE_DEVICES", "LD_PRELOAD",
+constexpr std::array<std::string_view, 5> kEnvRefused = {"NVIDIA_DRIVER_CAPABILITIES",
+                                                         "CUDA_VISIBLE_DEVICES", "LD_PRELOAD",
                                                          "LD_LIBRARY_PATH", "LD_AUDIT"};
-constexpr std::array<std::string_view, 5> kCapabilitiesRefused = {"SYS_ADMIN", "SYS_PTRACE", "SYS_RAWIO", "MKNOD", "ALL"};
+constexpr std::array<std::string_view, 5> kCapabilitiesRefused = {"SYS_ADMIN", "SYS_PTRACE",
+                                                                  "SYS_RAWIO", "MKNOD", "ALL"};
 // Where the slice's files are mounted; a volume at, above or below would hide or replace them.
-constexpr std::array<std::string_view, 8> kPathsRefused = {"/run/sublet", "/var/run/sublet", "/etc/ld.so.preload", "/etc/ld.so.conf",
-                                                           "/etc/ld.so.cache", "/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu",
-                                                           "/usr/bin/nvidia-smi"};
-constexpr std::array<std::string_view, 6> kHostPathsRefused = {"/dev", "/proc", "/run/sublet", "/var/run/sublet", "/var/lib/sublet", "/sys"};
+constexpr std::array<std::string_view, 8> kPathsRefused = {
+    "/run/sublet",           "/var/run/sublet",    "/etc/ld.so.preload",
+    "/etc/ld.so.conf",       "/etc/ld.so.cache",   "/usr/lib/x86_64-linux-gnu",
+    "/lib/x86_64-linux-gnu", "/usr/bin/nvidia-smi"};
+constexpr std::array<std::string_view, 6> kHostPathsRefused = {
+    "/dev", "/proc", "/run/sublet", "/var/run/sublet", "/var/lib/sublet", "/sys"};
 
 // "/a//b/../c/" → "/a/c": mounts are compared as the kernel would see them.
 std::string Clean(std::string_view path) {
@@ -48,7 +52,8 @@ std::string Clean(std::string_view path) {
 }
 
 bool IsAtOrBelow(std::string_view path, std::string_view parent) {
-  return path == parent || parent == "/" || (path.starts_with(parent) && path[parent.size()] == '/');
+  return path == parent || parent == "/" ||
+         (path.starts_with(parent) && path[parent.size()] == '/');
 }
 
 const Json& ListAt(const Json& value, std::initializer_list<std::string_view> path) {
@@ -57,7 +62,9 @@ const Json& ListAt(const Json& value, std::initializer_list<std::string_view> pa
   return list != nullptr && list->is_array() ? *list : none;
 }
 
-bool IsGpuResource(std::string_view name) { return name == "nvidia.com/gpu" || name.starts_with("nvidia.com/mig-"); }
+bool IsGpuResource(std::string_view name) {
+  return name == "nvidia.com/gpu" || name.starts_with("nvidia.com/mig-");
+}
 
 // The resource of a container's limits or requests that is a GPU and not zero: its path, or "".
 std::string GpuResourceOf(const Json& container) {
@@ -107,8 +114,10 @@ class Guard {
     if (!ListAt(container, {"envFrom"}).empty()) {
       for (std::size_t i = 0; i < ListAt(container, {"envFrom"}).size(); ++i) {
         const std::string_view prefix = FindString(ListAt(container, {"envFrom"})[i], {"prefix"});
-        if (prefix.starts_with("LD_") || prefix.starts_with("NVIDIA_") || prefix.starts_with("CUDA_") || prefix.starts_with("SUBLET_")) {
-          Refuse(at + ".envFrom[" + std::to_string(i) + "].prefix", "a prefix that makes variables of the driver or the loader");
+        if (prefix.starts_with("LD_") || prefix.starts_with("NVIDIA_") ||
+            prefix.starts_with("CUDA_") || prefix.starts_with("SUBLET_")) {
+          Refuse(at + ".envFrom[" + std::to_string(i) + "].prefix",
+                 "a prefix that makes variables of the driver or the loader");
         }
       }
     }
@@ -118,8 +127,10 @@ class Guard {
     const Json& added = ListAt(container, {"securityContext", "capabilities", "add"});
     for (std::size_t i = 0; i < added.size(); ++i) {
       for (const std::string_view refused : kCapabilitiesRefused) {
-        if (added[i].is_string() && (added[i] == refused || added[i] == "CAP_" + std::string(refused))) {
-          Refuse(at + ".securityContext.capabilities.add[" + std::to_string(i) + "]", "this capability leads past the slice");
+        if (added[i].is_string() &&
+            (added[i] == refused || added[i] == "CAP_" + std::string(refused))) {
+          Refuse(at + ".securityContext.capabilities.add[" + std::to_string(i) + "]",
+                 "this capability leads past the slice");
         }
       }
     }
@@ -128,7 +139,8 @@ class Guard {
       const std::string path = Clean(FindString(mounts[i], {"mountPath"}));
       for (const std::string_view refused : kPathsRefused) {
         if (IsAtOrBelow(path, refused) || IsAtOrBelow(refused, path)) {
-          Refuse(at + ".volumeMounts[" + std::to_string(i) + "].mountPath", "covers the slice's own files");
+          Refuse(at + ".volumeMounts[" + std::to_string(i) + "].mountPath",
+                 "covers the slice's own files");
           break;
         }
       }
@@ -144,7 +156,8 @@ class Guard {
       const std::string path = Clean(FindString(volumes[i], {"hostPath", "path"}));
       for (const std::string_view refused : kHostPathsRefused) {
         if (IsAtOrBelow(path, refused) || IsAtOrBelow(refused, path)) {
-          Refuse("spec.volumes[" + std::to_string(i) + "].hostPath.path", "leads to devices or to the slices of others");
+          Refuse("spec.volumes[" + std::to_string(i) + "].hostPath.path",
+                 "leads to devices or to the slices of others");
           break;
         }
       }
@@ -201,8 +214,10 @@ Result<void> Answer(const Json& pod, std::vector<StatusCause> causes, std::strin
   if (causes.empty()) {
     return Ok();
   }
-  const std::string name(FindString(pod, {"metadata", "name"}, FindString(pod, {"metadata", "generateName"})));
-  std::string text = "pods \"" + name + "\" is forbidden: " + std::string(what) + ": " + causes[0].field + ": " + causes[0].message;
+  const std::string name(
+      FindString(pod, {"metadata", "name"}, FindString(pod, {"metadata", "generateName"})));
+  std::string text = "pods \"" + name + "\" is forbidden: " + std::string(what) + ": " +
+                     causes[0].field + ": " + causes[0].message;
   if (causes.size() > 1) {
     text += " (and " + std::to_string(causes.size() - 1) + " more)";
   }
@@ -212,7 +227,9 @@ Result<void> Answer(const Json& pod, std::vector<StatusCause> causes, std::strin
 
 bool HasContainer(const Json& pod, std::string_view name) {
   bool found = false;
-  ForEachContainer(pod, [&](const Json& container, const std::string&) { found = found || FindString(container, {"name"}) == name; });
+  ForEachContainer(pod, [&](const Json& container, const std::string&) {
+    found = found || FindString(container, {"name"}) == name;
+  });
   return found;
 }
 
@@ -232,11 +249,14 @@ std::map<std::string, std::string, std::less<>> AnnotationMap(const Json& pod) {
 
 GpuUse UseOf(const Json& pod) {
   if (const Json* notes = kube::AnnotationsOf(pod);
-      notes != nullptr && notes->is_object() && (notes->contains(kFractionAnnotation) || notes->contains(kMemoryAnnotation))) {
+      notes != nullptr && notes->is_object() &&
+      (notes->contains(kFractionAnnotation) || notes->contains(kMemoryAnnotation))) {
     return GpuUse::kShared;
   }
   bool whole = false;
-  ForEachContainer(pod, [&](const Json& container, const std::string&) { whole = whole || !GpuResourceOf(container).empty(); });
+  ForEachContainer(pod, [&](const Json& container, const std::string&) {
+    whole = whole || !GpuResourceOf(container).empty();
+  });
   return whole ? GpuUse::kWhole : GpuUse::kNone;
 }
 
@@ -245,7 +265,9 @@ std::string DeviceContainersOf(const Json& pod) {
   if (use == GpuUse::kShared) {
     const std::string_view named = kube::AnnotationOf(pod, kContainerAnnotation);
     const Json& containers = ListAt(pod, {"spec", "containers"});
-    return !named.empty() ? std::string(named) : containers.empty() ? "" : std::string(FindString(containers[0], {"name"}));
+    return !named.empty()       ? std::string(named)
+           : containers.empty() ? ""
+                                : std::string(FindString(containers[0], {"name"}));
   }
   std::string names;
   ForEachContainer(pod, [&](const Json& container, const std::string&) {
@@ -261,7 +283,8 @@ bool SeesDevices(const Json& pod, std::string_view container) {
   if (list.empty()) {
     list = DeviceContainersOf(pod);
   }
-  return list.empty() || ("," + list + ",").find("," + std::string(container) + ",") != std::string::npos;
+  return list.empty() ||
+         ("," + list + ",").find("," + std::string(container) + ",") != std::string::npos;
 }
 
 Result<void> CheckGpuRequest(const Json& pod) {
@@ -269,14 +292,19 @@ Result<void> CheckGpuRequest(const Json& pod) {
   const auto request = ParseGpuRequest(AnnotationMap(pod));
   if (!request.ok()) {
     causes = request.error().details().causes;
-  } else if (*request && !(*request)->container_name.empty() && !HasContainer(pod, (*request)->container_name)) {
-    causes.push_back({"FieldValueInvalid", "Invalid value: \"" + (*request)->container_name + "\": must be the name of a container of the pod",
+  } else if (*request && !(*request)->container_name.empty() &&
+             !HasContainer(pod, (*request)->container_name)) {
+    causes.push_back({"FieldValueInvalid",
+                      "Invalid value: \"" + (*request)->container_name +
+                          "\": must be the name of a container of the pod",
                       "metadata.annotations[" + std::string(kContainerAnnotation) + "]"});
   }
   if (UseOf(pod) == GpuUse::kShared) {
     ForEachContainer(pod, [&](const Json& container, const std::string& at) {
       if (const std::string resource = GpuResourceOf(container); !resource.empty()) {
-        causes.push_back({"FieldValueForbidden", "Forbidden: a pod has a part of a GPU or whole GPUs, not both", at + "." + resource});
+        causes.push_back({"FieldValueForbidden",
+                          "Forbidden: a pod has a part of a GPU or whole GPUs, not both",
+                          at + "." + resource});
       }
     });
   }
@@ -284,7 +312,8 @@ Result<void> CheckGpuRequest(const Json& pod) {
       labels != nullptr && labels->is_object() && FindString(pod, {"spec", "nodeName"}).empty()) {
     for (const auto& [key, value] : labels->items()) {
       if (key == kGroupLabel || key.starts_with(std::string(kGroupLabel) + "/")) {
-        causes.push_back({"FieldValueForbidden", "Forbidden: the scheduler chooses the device", "metadata.labels[" + key + "]"});
+        causes.push_back({"FieldValueForbidden", "Forbidden: the scheduler chooses the device",
+                          "metadata.labels[" + key + "]"});
       }
     }
   }
@@ -296,7 +325,8 @@ Result<void> CheckGpuRequest(const Json& pod) {
 
 Result<void> GuardSlicePod(const Json& pod) {
   Guard guard;
-  ForEachContainer(pod, [&](const Json& container, const std::string& at) { guard.Container(container, at); });
+  ForEachContainer(
+      pod, [&](const Json& container, const std::string& at) { guard.Container(container, at); });
   guard.Volumes(pod);
   guard.Annotations(pod);
   return Answer(pod, std::move(guard.causes()), "may not share a GPU");
@@ -304,12 +334,15 @@ Result<void> GuardSlicePod(const Json& pod) {
 
 Result<void> GuardVisibleDevices(const Json& pod) {
   Guard guard;
-  ForEachContainer(pod, [&](const Json& container, const std::string& at) { guard.VisibleDevices(container, at); });
+  ForEachContainer(pod, [&](const Json& container, const std::string& at) {
+    guard.VisibleDevices(container, at);
+  });
   return Answer(pod, std::move(guard.causes()), "may not choose GPUs");
 }
 
 Result<void> GuardPod(const Json& pod, Enforce enforce) {
-  return enforce == Enforce::kOn && UseOf(pod) == GpuUse::kShared ? GuardSlicePod(pod) : GuardVisibleDevices(pod);
+  return enforce == Enforce::kOn && UseOf(pod) == GpuUse::kShared ? GuardSlicePod(pod)
+                                                                  : GuardVisibleDevices(pod);
 }
 
 }  // namespace sublet::gpu

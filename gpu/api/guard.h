@@ -1,8 +1,7 @@
-// What a pod that asks for a GPU may say, and what it may not: the shapes of its request, and whatever
-// would lead past its slice. Used by admission (server/gpu_admission.h) and, once more, by the syncer
-// before it makes the host pod (which tells the tenant by an Event). Rows 33, 34 and 36 of the hostile
-// cases.
-// Pure. Threads: any.
+// What a pod that asks for a GPU may say, and what it may not: the shapes of its request, and
+// whatever would lead past its slice. Used by admission (server/gpu_admission.h) and, once more, by
+// the syncer before it makes the host pod (which tells the tenant by an Event). Rows 33, 34 and 36
+// of the hostile cases. Pure. Threads: any.
 #pragma once
 
 #include "base/result.h"
@@ -11,7 +10,8 @@
 
 namespace sublet::gpu {
 
-// kShared: gpu-fraction or gpu-memory; kWhole: nvidia.com/gpu or a MIG resource in a container's limits.
+// kShared: gpu-fraction or gpu-memory; kWhole: nvidia.com/gpu or a MIG resource in a container's
+// limits.
 enum class GpuUse : std::uint8_t { kNone, kWhole, kShared };
 GpuUse UseOf(const kube::Json& pod);
 
@@ -19,15 +19,16 @@ GpuUse UseOf(const kube::Json& pod);
 // gpu-fraction-container-name, else the first; of others those that have GPUs in their resources.
 // "" = the pod asks for none.
 std::string DeviceContainersOf(const kube::Json& pod);
-// True when this container gets the pod's slice: by kContainersAnnotation, which a syncer writes where
-// the request itself does not travel, else by DeviceContainersOf; a pod with neither gives it to all.
-// Used by the node agent. Differs: containerd gives annotated CDI devices to every container.
+// True when this container gets the pod's slice: by kContainersAnnotation, which a syncer writes
+// where the request itself does not travel, else by DeviceContainersOf; a pod with neither gives it
+// to all. Used by the node agent. Differs: containerd gives annotated CDI devices to every
+// container.
 bool SeesDevices(const kube::Json& pod, std::string_view container);
 
-// The request itself: annotations that parse (ParseGpuRequest), a container that exists, not a part and
-// whole devices together, and on a pod not yet bound no device of its own choosing (label
-// runai-gpu-group, which the scheduler writes).
-// Errors: Invalid with one cause per find, field metadata.annotations[KEY], metadata.labels[KEY] or
+// The request itself: annotations that parse (ParseGpuRequest), a container that exists, not a part
+// and whole devices together, and on a pod not yet bound no device of its own choosing (label
+// runai-gpu-group, which the scheduler writes). Errors: Invalid with one cause per find, field
+// metadata.annotations[KEY], metadata.labels[KEY] or
 // spec.containers[i].resources.limits[nvidia.com/gpu].
 Result<void> CheckGpuRequest(const kube::Json& pod);
 
@@ -42,8 +43,8 @@ Result<void> CheckGpuRequest(const kube::Json& pod);
 // Differs: KAI refuses NVIDIA_VISIBLE_DEVICES only; the rest would lead past an interceptor.
 Result<void> GuardSlicePod(const kube::Json& pod);
 
-// For every other pod of a tenant: NVIDIA_VISIBLE_DEVICES (but void/none) only, which under NVIDIA's
-// own runtime hands devices to any container that names them. Errors: as above.
+// For every other pod of a tenant: NVIDIA_VISIBLE_DEVICES (but void/none) only, which under
+// NVIDIA's own runtime hands devices to any container that names them. Errors: as above.
 Result<void> GuardVisibleDevices(const kube::Json& pod);
 
 // The guard for this pod: GuardSlicePod when it shares a GPU and its slice is enforced, else

@@ -1,7 +1,9 @@
-// Rows 33, 34 and 36 of the hostile cases: each is refused by its field, and the same pod without it passes.
+// Rows 33, 34 and 36 of the hostile cases: each is refused by its field, and the same pod without
+// it passes.
 #include "gpu/api/guard.h"
 
 #include <gtest/gtest.h>
+
 #include <nlohmann/json.hpp>
 
 namespace sublet::gpu {
@@ -11,7 +13,8 @@ using kube::Json;
 
 // The field that is refused, or "" when the pod passes.
 std::string Refused(const std::string& container, const std::string& spec = "") {
-  const auto pod = kube::ParseJson(R"({"metadata":{"name":"p"},"spec":{"containers":[{"name":"c")" + container + "}]" + spec + "}}");
+  const auto pod = kube::ParseJson(R"({"metadata":{"name":"p"},"spec":{"containers":[{"name":"c")" +
+                                   container + "}]" + spec + "}}");
   EXPECT_TRUE(pod.ok()) << container << spec;
   const auto result = GuardSlicePod(*pod);
   if (result.ok()) {
@@ -23,27 +26,35 @@ std::string Refused(const std::string& container, const std::string& spec = "") 
 
 TEST(SliceGuard, AnOrdinaryPodPasses) {
   EXPECT_EQ(Refused(""), "");
-  EXPECT_EQ(Refused(R"(,"env":[{"name":"HOME","value":"/"},{"name":"NVIDIA_VISIBLE_DEVICES","value":"void"}],
+  EXPECT_EQ(
+      Refused(
+          R"(,"env":[{"name":"HOME","value":"/"},{"name":"NVIDIA_VISIBLE_DEVICES","value":"void"}],
       "volumeMounts":[{"name":"d","mountPath":"/data"},{"name":"s","mountPath":"/dev/shm"}],
       "securityContext":{"capabilities":{"add":["NET_BIND_SERVICE"]}})",
-                    R"(,"volumes":[{"name":"d","emptyDir":{}}])"),
-            "");
+          R"(,"volumes":[{"name":"d","emptyDir":{}}])"),
+      "");
 }
 
 TEST(SliceGuard, VariablesThatLeadPastTheSliceAreRefused) {
-  for (const char* name : {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "CUDA_VISIBLE_DEVICES", "LD_PRELOAD",
-                           "LD_LIBRARY_PATH", "LD_AUDIT", "CUDA_MPS_PIPE_DIRECTORY", "SUBLET_GPU_FOLDER"}) {
-    EXPECT_EQ(Refused(R"(,"env":[{"name":"A","value":"b"},{"name":")" + std::string(name) + R"(","value":"all"}])"),
+  for (const char* name : {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES",
+                           "CUDA_VISIBLE_DEVICES", "LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT",
+                           "CUDA_MPS_PIPE_DIRECTORY", "SUBLET_GPU_FOLDER"}) {
+    EXPECT_EQ(Refused(R"(,"env":[{"name":"A","value":"b"},{"name":")" + std::string(name) +
+                      R"(","value":"all"}])"),
               "spec.containers[0].env[1].name")
         << name;
   }
-  EXPECT_EQ(Refused(R"(,"env":[{"name":"NVIDIA_VISIBLE_DEVICES","valueFrom":{"configMapKeyRef":{}}}])"), "spec.containers[0].env[0].name");
+  EXPECT_EQ(
+      Refused(R"(,"env":[{"name":"NVIDIA_VISIBLE_DEVICES","valueFrom":{"configMapKeyRef":{}}}])"),
+      "spec.containers[0].env[0].name");
   EXPECT_EQ(Refused(R"(,"envFrom":[{"prefix":"LD_"}])"), "spec.containers[0].envFrom[0].prefix");
 }
 
 TEST(SliceGuard, MountsOverTheInjectedFilesAreRefused) {
-  for (const char* path : {"/usr/lib/x86_64-linux-gnu/libcuda.so.1", "/usr/lib/x86_64-linux-gnu", "/usr", "/", "/run/sublet/gpu",
-                           "/run", "/etc/ld.so.preload", "/etc", "/usr/bin/../lib/x86_64-linux-gnu/", "//run/./sublet", "/usr/bin/nvidia-smi"}) {
+  for (const char* path :
+       {"/usr/lib/x86_64-linux-gnu/libcuda.so.1", "/usr/lib/x86_64-linux-gnu", "/usr", "/",
+        "/run/sublet/gpu", "/run", "/etc/ld.so.preload", "/etc",
+        "/usr/bin/../lib/x86_64-linux-gnu/", "//run/./sublet", "/usr/bin/nvidia-smi"}) {
     EXPECT_EQ(Refused(R"(,"volumeMounts":[{"name":"v","mountPath":")" + std::string(path) + "\"}]"),
               "spec.containers[0].volumeMounts[0].mountPath")
         << path;
@@ -52,16 +63,25 @@ TEST(SliceGuard, MountsOverTheInjectedFilesAreRefused) {
 }
 
 TEST(SliceGuard, PrivilegesAndHostPathsAreRefused) {
-  EXPECT_EQ(Refused(R"(,"securityContext":{"privileged":true})"), "spec.containers[0].securityContext.privileged");
-  EXPECT_EQ(Refused(R"(,"securityContext":{"capabilities":{"add":["CAP_SYS_ADMIN"]}})"), "spec.containers[0].securityContext.capabilities.add[0]");
-  for (const char* path : {"/dev/nvidia0", "/dev", "/", "/run/sublet/gpud/slices", "/proc/1", "/var/lib/sublet"}) {
-    EXPECT_EQ(Refused("", R"(,"volumes":[{"name":"v","hostPath":{"path":")" + std::string(path) + "\"}}]"), "spec.volumes[0].hostPath.path") << path;
+  EXPECT_EQ(Refused(R"(,"securityContext":{"privileged":true})"),
+            "spec.containers[0].securityContext.privileged");
+  EXPECT_EQ(Refused(R"(,"securityContext":{"capabilities":{"add":["CAP_SYS_ADMIN"]}})"),
+            "spec.containers[0].securityContext.capabilities.add[0]");
+  for (const char* path :
+       {"/dev/nvidia0", "/dev", "/", "/run/sublet/gpud/slices", "/proc/1", "/var/lib/sublet"}) {
+    EXPECT_EQ(Refused("", R"(,"volumes":[{"name":"v","hostPath":{"path":")" + std::string(path) +
+                              "\"}}]"),
+              "spec.volumes[0].hostPath.path")
+        << path;
   }
   EXPECT_EQ(Refused("", R"(,"hostPID":true)"), "spec.hostPID");
-  EXPECT_EQ(Refused("", R"(,"initContainers":[{"name":"i","env":[{"name":"LD_PRELOAD","value":"x"}]}])"), "spec.initContainers[0].env[0].name");
+  EXPECT_EQ(
+      Refused("", R"(,"initContainers":[{"name":"i","env":[{"name":"LD_PRELOAD","value":"x"}]}])"),
+      "spec.initContainers[0].env[0].name");
 }
 
-Json Pod(const std::string& annotations, const std::string& more = "", const std::string& container = "") {
+Json Pod(const std::string& annotations, const std::string& more = "",
+         const std::string& container = "") {
   return *kube::ParseJson(R"({"metadata":{"name":"p","annotations":{)" + annotations + "}" + more +
                           R"(},"spec":{"containers":[{"name":"c")" + container + "}]}}");
 }
@@ -70,7 +90,9 @@ TEST(SliceGuard, CdiDevicesOfItsOwnAreRefused) {
   const auto refused = GuardSlicePod(Pod(R"("cdi.k8s.io/mine":"nvidia.com/gpu=all")"));
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().details().causes.at(0).field, "metadata.annotations[cdi.k8s.io/mine]");
-  EXPECT_TRUE(refused.error().message().starts_with("pods \"p\" is forbidden: may not share a GPU: metadata.annotations[")) << refused.error().message();
+  EXPECT_TRUE(refused.error().message().starts_with(
+      "pods \"p\" is forbidden: may not share a GPU: metadata.annotations["))
+      << refused.error().message();
   EXPECT_TRUE(GuardSlicePod(Pod(R"("mine":"nvidia.com/gpu=all")")).ok());
 }
 
@@ -95,12 +117,14 @@ TEST(SliceGuard, TheGuardFollowsTheRequest) {
 
 TEST(DeviceContainers, AreTheNamedOneTheFirstOrThoseWithGpus) {
   const auto pod = [](const std::string& annotations) {
-    return *kube::ParseJson(R"({"metadata":{"name":"p","annotations":{)" + annotations +
-                            R"(}},"spec":{"containers":[{"name":"a"},{"name":"b","resources":{"limits":{"nvidia.com/gpu":"1"}}},{"name":"c"}]}})");
+    return *kube::ParseJson(
+        R"({"metadata":{"name":"p","annotations":{)" + annotations +
+        R"(}},"spec":{"containers":[{"name":"a"},{"name":"b","resources":{"limits":{"nvidia.com/gpu":"1"}}},{"name":"c"}]}})");
   };
   EXPECT_EQ(DeviceContainersOf(pod("")), "b");
   EXPECT_EQ(DeviceContainersOf(pod(R"("gpu-fraction":"0.5")")), "a");
-  EXPECT_EQ(DeviceContainersOf(pod(R"("gpu-fraction":"0.5","gpu-fraction-container-name":"c")")), "c");
+  EXPECT_EQ(DeviceContainersOf(pod(R"("gpu-fraction":"0.5","gpu-fraction-container-name":"c")")),
+            "c");
   EXPECT_TRUE(SeesDevices(pod(""), "b"));
   EXPECT_FALSE(SeesDevices(pod(""), "a"));
   // On the host pod of a tenant only the syncer's annotation says it.
@@ -119,24 +143,37 @@ TEST(GpuRequestCheck, NamesTheFieldOfABadRequest) {
     EXPECT_EQ(checked.error().reason(), Reason::kInvalid);
     return checked.error().details().causes.at(0).field;
   };
-  for (const char* bad : {"-0.5", "NaN", "1e308", "0.5 ", " 0.5", "1", "0", "0x1p-1", "inf", "", "0.1234567891", "5e-1"}) {
-    EXPECT_EQ(field(Pod(R"("gpu-fraction":")" + std::string(bad) + "\"")), "metadata.annotations[gpu-fraction]") << bad;
+  for (const char* bad : {"-0.5", "NaN", "1e308", "0.5 ", " 0.5", "1", "0", "0x1p-1", "inf", "",
+                          "0.1234567891", "5e-1"}) {
+    EXPECT_EQ(field(Pod(R"("gpu-fraction":")" + std::string(bad) + "\"")),
+              "metadata.annotations[gpu-fraction]")
+        << bad;
   }
   for (const char* bad : {"-1", "NaN", "1e3", "2000 ", "0", "1.5", "99999999999"}) {
-    EXPECT_EQ(field(Pod(R"("gpu-memory":")" + std::string(bad) + "\"")), "metadata.annotations[gpu-memory]") << bad;
+    EXPECT_EQ(field(Pod(R"("gpu-memory":")" + std::string(bad) + "\"")),
+              "metadata.annotations[gpu-memory]")
+        << bad;
   }
   EXPECT_EQ(field(Pod(R"("gpu-fraction":"0.5")")), "");
   EXPECT_EQ(field(Pod(R"("gpu-memory":"2000")")), "");
-  // More bytes than the fraction; a container that is not there; a part and whole ones; a device of its own choosing.
-  EXPECT_EQ(field(Pod(R"("gpu-fraction":"0.5","gpu-memory":"100000")")), "metadata.annotations[gpu-memory]");
-  EXPECT_EQ(field(Pod(R"("gpu-fraction":"0.5","gpu-fraction-container-name":"d")")), "metadata.annotations[gpu-fraction-container-name]");
+  // More bytes than the fraction; a container that is not there; a part and whole ones; a device of
+  // its own choosing.
+  EXPECT_EQ(field(Pod(R"("gpu-fraction":"0.5","gpu-memory":"100000")")),
+            "metadata.annotations[gpu-memory]");
+  EXPECT_EQ(field(Pod(R"("gpu-fraction":"0.5","gpu-fraction-container-name":"d")")),
+            "metadata.annotations[gpu-fraction-container-name]");
   EXPECT_EQ(field(Pod(R"("gpu-fraction":"0.5","gpu-fraction-container-name":"c")")), "");
-  EXPECT_EQ(field(Pod(R"("gpu-fraction":"0.5")", "", R"(,"resources":{"limits":{"nvidia.com/gpu":1}})")),
-            "spec.containers[0].resources.limits[nvidia.com/gpu]");
-  EXPECT_EQ(field(Pod(R"("gpu-fraction":"0.5")", R"(,"labels":{"runai-gpu-group":"GPU-1"})")), "metadata.labels[runai-gpu-group]");
-  EXPECT_EQ(field(Pod(R"("gpu-fraction-num-devices":"2")")), "metadata.annotations[gpu-fraction-num-devices]");
-  EXPECT_EQ(field(Pod(R"("gpu-fraction":"0.5","gpu-fraction-num-devices":"17")")), "metadata.annotations[gpu-fraction-num-devices]");
-  EXPECT_EQ(field(Pod(R"("gpu-fraction":"0.5","gpu.sublet.dev/compute-weight":"-1")")), "metadata.annotations[gpu.sublet.dev/compute-weight]");
+  EXPECT_EQ(
+      field(Pod(R"("gpu-fraction":"0.5")", "", R"(,"resources":{"limits":{"nvidia.com/gpu":1}})")),
+      "spec.containers[0].resources.limits[nvidia.com/gpu]");
+  EXPECT_EQ(field(Pod(R"("gpu-fraction":"0.5")", R"(,"labels":{"runai-gpu-group":"GPU-1"})")),
+            "metadata.labels[runai-gpu-group]");
+  EXPECT_EQ(field(Pod(R"("gpu-fraction-num-devices":"2")")),
+            "metadata.annotations[gpu-fraction-num-devices]");
+  EXPECT_EQ(field(Pod(R"("gpu-fraction":"0.5","gpu-fraction-num-devices":"17")")),
+            "metadata.annotations[gpu-fraction-num-devices]");
+  EXPECT_EQ(field(Pod(R"("gpu-fraction":"0.5","gpu.sublet.dev/compute-weight":"-1")")),
+            "metadata.annotations[gpu.sublet.dev/compute-weight]");
 }
 
 }  // namespace

@@ -179,8 +179,8 @@ Result<SliceDevice> AmountsOn(const GpuRequest& request, std::string_view uuid,
   if (device.memory_bytes > device_memory_bytes || device.memory_bytes <= 0) {
     return Invalid("", "Pod", "",
                    {{"FieldValueInvalid",
-                     "asks for " + std::to_string(device.memory_bytes) + " bytes of a device with " +
-                         std::to_string(device_memory_bytes),
+                     "asks for " + std::to_string(device.memory_bytes) +
+                         " bytes of a device with " + std::to_string(device_memory_bytes),
                      "metadata.annotations[" + std::string(kMemoryAnnotation) + "]"}});
   }
   if (request.request_milli > 0) {
@@ -200,7 +200,8 @@ ComputePolicy PolicyOf(const GpuRequest& request) {
 Result<void> ValidateSliceSpec(std::string_view slice_name, const GpuSliceSpec& spec) {
   std::vector<StatusCause> causes;
   const auto bad = [&](std::string field, std::string message) {
-    causes.push_back({"FieldValueInvalid", "Invalid value: " + std::move(message), std::move(field)});
+    causes.push_back(
+        {"FieldValueInvalid", "Invalid value: " + std::move(message), std::move(field)});
   };
   if (spec.node.empty()) {
     bad("spec.node", "must name a node");

@@ -1,5 +1,5 @@
-// GpuRequest: what a pod's annotations ask of the GPU layer, with exact numbers. Used by the admission
-// rule and the scheduler (tenant side) and by the syncer when it writes a GpuSlice.
+// GpuRequest: what a pod's annotations ask of the GPU layer, with exact numbers. Used by the
+// admission rule and the scheduler (tenant side) and by the syncer when it writes a GpuSlice.
 // Source: KAI's annotations (gpu-fraction, gpu-memory, gpu-fraction-num-devices,
 // gpu-fraction-container-name) plus ours under gpu.sublet.dev/. Threads: any; pure.
 #pragma once
@@ -25,7 +25,8 @@ inline constexpr std::string_view kRequestAnnotation = "gpu.sublet.dev/compute-r
 inline constexpr std::string_view kLimitAnnotation = "gpu.sublet.dev/compute-limit";
 inline constexpr std::string_view kModeAnnotation = "gpu.sublet.dev/compute-mode";
 
-// A fraction is kept in billionths, so that "0.333333333" times a device is the same on every machine.
+// A fraction is kept in billionths, so that "0.333333333" times a device is the same on every
+// machine.
 inline constexpr std::int64_t kFractionNanoWhole = 1'000'000'000;
 
 struct GpuRequest {
@@ -41,18 +42,19 @@ struct GpuRequest {
 };
 
 // Returns the request, or nullopt when no annotation of ours or KAI's sharing ones is present.
-// Shapes: gpu-fraction a plain decimal in (0,1) with at most 9 digits after the point; gpu-memory whole
-// MiB ≥ 1; num-devices 1..16; compute-weight 1..1,000,000; compute-request and compute-limit percent of
-// a device, 1..100 with at most one digit after the point, request ≤ limit; compute-mode fair|strict.
-// Errors: Invalid with one cause per bad annotation, field metadata.annotations[KEY].
-// Differs: KAI takes whatever ParseFloat takes ("5e-1", " 0.5" after trimming, "0x1p-1"); a number here
-// is digits, because the same text must mean the same bytes to every reader.
+// Shapes: gpu-fraction a plain decimal in (0,1) with at most 9 digits after the point; gpu-memory
+// whole MiB ≥ 1; num-devices 1..16; compute-weight 1..1,000,000; compute-request and compute-limit
+// percent of a device, 1..100 with at most one digit after the point, request ≤ limit; compute-mode
+// fair|strict. Errors: Invalid with one cause per bad annotation, field metadata.annotations[KEY].
+// Differs: KAI takes whatever ParseFloat takes ("5e-1", " 0.5" after trimming, "0x1p-1"); a number
+// here is digits, because the same text must mean the same bytes to every reader.
 Result<std::optional<GpuRequest>> ParseGpuRequest(
     const std::map<std::string, std::string, std::less<>>& annotations);
 
-// The device amounts of `request` on a device with `device_memory_bytes` usable bytes: a fraction is
-// rounded down to the byte, a gpu-memory stays exact; share is compute-request, else the memory's part,
-// rounded down and at least 1. Errors: Invalid when the memory is more than the device has.
+// The device amounts of `request` on a device with `device_memory_bytes` usable bytes: a fraction
+// is rounded down to the byte, a gpu-memory stays exact; share is compute-request, else the
+// memory's part, rounded down and at least 1. Errors: Invalid when the memory is more than the
+// device has.
 Result<SliceDevice> AmountsOn(const GpuRequest& request, std::string_view uuid,
                               std::int64_t device_memory_bytes);
 

@@ -78,8 +78,9 @@ TEST(GpuRequest, ComputeAnnotationsStandBesideTheFraction) {
 
 // Row 36 of the hostile cases: each of these must name the annotation.
 TEST(GpuRequest, HostileNumbersAreRefusedByName) {
-  for (const char* text : {"-0.5", "NaN", "1e308", "0.5 ", " 0.5", "", "0", "1", "1.5", "0.", ".5",
-                           "+0.5", "0x1p-1", "inf", "0.1234567891", "0,5", "99999999999999999999"}) {
+  for (const char* text :
+       {"-0.5", "NaN", "1e308", "0.5 ", " 0.5", "", "0", "1", "1.5", "0.", ".5", "+0.5", "0x1p-1",
+        "inf", "0.1234567891", "0,5", "99999999999999999999"}) {
     EXPECT_EQ(ErrorField({{"gpu-fraction", text}}), "metadata.annotations[gpu-fraction]") << text;
   }
   for (const char* text : {"-1", "0", "1.5", "1e3", "4Gi", "", "99999999999"}) {
@@ -102,13 +103,15 @@ TEST(GpuRequest, HostileNumbersAreRefusedByName) {
 }
 
 TEST(GpuRequest, MoreThanTheDeviceHasIsRefused) {
-  const auto amounts = AmountsOn(Parsed({{"gpu-memory", "2000"}}), "GPU-a", 1000 * kBytesPerMebibyte);
+  const auto amounts =
+      AmountsOn(Parsed({{"gpu-memory", "2000"}}), "GPU-a", 1000 * kBytesPerMebibyte);
   ASSERT_FALSE(amounts.ok());
   EXPECT_EQ(amounts.error().reason(), Reason::kInvalid);
 }
 
 TEST(GpuSliceSpec, ValidationNamesTheFields) {
-  GpuSliceSpec spec{.node = "n1", .pod = {"p", "u"}, .devices = {{"GPU-a", 5, 5}, {"GPU-a", 0, 1001}}};
+  GpuSliceSpec spec{
+      .node = "n1", .pod = {"p", "u"}, .devices = {{"GPU-a", 5, 5}, {"GPU-a", 0, 1001}}};
   const auto result = ValidateSliceSpec("u", spec);
   ASSERT_FALSE(result.ok());
   const auto& causes = result.error().details().causes;

@@ -1,13 +1,14 @@
 // GpuSlice and GpuNode (gpu.sublet.dev/v1alpha1) as values: what the scheduler asks for, the syncer
 // creates on the host, gpud grants and the node agent waits for. JSON is gpu/api/codec.h's.
 //
-// The life of a slice (DESIGN.md section 4): the asker creates a GpuSlice named by the pod's UID with
-// an immutable spec and the finalizer kSliceFinalizer; gpud of spec.node answers with one status
-// write (Granted with what was charged, or Denied with a reason); only then the pod is bound. Deleting
-// the object asks for the release; gpud takes the finalizer away when no process of the pod is left.
+// The life of a slice (DESIGN.md section 4): the asker creates a GpuSlice named by the pod's UID
+// with an immutable spec and the finalizer kSliceFinalizer; gpud of spec.node answers with one
+// status write (Granted with what was charged, or Denied with a reason); only then the pod is
+// bound. Deleting the object asks for the release; gpud takes the finalizer away when no process of
+// the pod is left.
 //
-// What counts is what gpud wrote: after the grant gpud reads status.devices, never spec, so editing a
-// spec changes nothing.
+// What counts is what gpud wrote: after the grant gpud reads status.devices, never spec, so editing
+// a spec changes nothing.
 #pragma once
 
 #include <cstdint>
@@ -88,8 +89,8 @@ struct GrantedDevice {
 
 struct GpuSliceStatus {
   SlicePhase phase = SlicePhase::kPending;
-  std::string reason;   // one of the kDenied... words below; "" when granted
-  std::string message;  // for people: the amounts
+  std::string reason;                  // one of the kDenied... words below; "" when granted
+  std::string message;                 // for people: the amounts
   std::vector<GrantedDevice> devices;  // what is charged; empty when denied
   std::string cdi_device;              // "sublet.dev/gpu=SLICE" once granted
   bool ready = false;                  // the CDI spec and the socket exist: a container may start
@@ -118,15 +119,15 @@ struct GpuSlice {
 
 struct NodeDevice {
   std::string uuid;
-  std::int32_t index = 0;  // NVML's, and the minor of /dev/nvidiaN on ordinary machines
-  std::string model;       // "NVIDIA H200"
+  std::int32_t index = 0;              // NVML's, and the minor of /dev/nvidiaN on ordinary machines
+  std::string model;                   // "NVIDIA H200"
   std::int64_t memory_bytes = 0;       // usable: the driver's total without what it keeps to itself
   std::int64_t free_memory_bytes = 0;  // not granted to any slice
   std::int32_t free_share_milli = 0;
   std::int64_t ledger_generation = 0;  // rises with every grant and release on this device
   bool is_healthy = true;
   std::string health_message;
-  std::string mig_profile;     // "1g.18gb" for a MIG device, else ""
+  std::string mig_profile;      // "1g.18gb" for a MIG device, else ""
   std::int32_t numa_node = -1;  // -1: unknown
   bool operator==(const NodeDevice&) const = default;
 };
@@ -137,8 +138,9 @@ struct GpuNode {
   std::string driver_version;
   std::string cuda_version;  // "13.0"
   bool is_simulated = false;
-  std::int64_t epoch = 0;       // of the gpud that publishes
-  std::string heartbeat_at;     // RFC 3339; a reader that finds it older than a minute takes gpud for away
+  std::int64_t epoch = 0;  // of the gpud that publishes
+  std::string
+      heartbeat_at;  // RFC 3339; a reader that finds it older than a minute takes gpud for away
   std::vector<NodeDevice> devices;  // by index
 };
 

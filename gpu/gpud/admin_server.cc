@@ -55,7 +55,8 @@ std::string_view AdminPath(std::string_view request) {
   return end == std::string_view::npos ? "" : request.substr(0, end);
 }
 
-AdminServer::AdminServer(std::string path, AdminHandler handler) : path_(std::move(path)), handler_(std::move(handler)) {}
+AdminServer::AdminServer(std::string path, AdminHandler handler)
+    : path_(std::move(path)), handler_(std::move(handler)) {}
 
 AdminServer::~AdminServer() { Stop(); }
 
@@ -68,8 +69,10 @@ Result<void> AdminServer::Start() {
   listener_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   stop_event_ = eventfd(0, EFD_CLOEXEC);
   const mode_t old = umask(0177);
-  const bool good = listener_ >= 0 && stop_event_ >= 0 &&
-                    bind(listener_, reinterpret_cast<struct sockaddr*>(&address), sizeof address) == 0 && listen(listener_, 16) == 0;
+  const bool good =
+      listener_ >= 0 && stop_event_ >= 0 &&
+      bind(listener_, reinterpret_cast<struct sockaddr*>(&address), sizeof address) == 0 &&
+      listen(listener_, 16) == 0;
   const int error = errno;
   umask(old);
   if (!good) {
@@ -123,9 +126,11 @@ void AdminServer::Serve(int fd) {
     request.append(block, static_cast<std::size_t>(got));
   }
   const std::string_view path = AdminPath(request);
-  const AdminAnswer answer = path.empty() ? AdminAnswer{.code = 400, .body = "only GET\n"} : handler_(path);
-  SendAll(fd, "HTTP/1.0 " + std::to_string(answer.code) + (answer.code == 200 ? " OK" : " Error") + "\r\nContent-Type: " +
-                  answer.type + "\r\nContent-Length: " + std::to_string(answer.body.size()) + "\r\n\r\n" + answer.body);
+  const AdminAnswer answer =
+      path.empty() ? AdminAnswer{.code = 400, .body = "only GET\n"} : handler_(path);
+  SendAll(fd, "HTTP/1.0 " + std::to_string(answer.code) + (answer.code == 200 ? " OK" : " Error") +
+                  "\r\nContent-Type: " + answer.type + "\r\nContent-Length: " +
+                  std::to_string(answer.body.size()) + "\r\n\r\n" + answer.body);
 }
 
 Result<std::string> AdminGet(const std::string& socket_path, const std::string& path) {
@@ -139,13 +144,15 @@ Result<std::string> AdminGet(const std::string& socket_path, const std::string& 
     if (fd >= 0) {
       close(fd);
     }
-    return ServiceUnavailable("gpud does not answer at " + socket_path + ": " + std::strerror(error));
+    return ServiceUnavailable("gpud does not answer at " + socket_path + ": " +
+                              std::strerror(error));
   }
   SetTimeouts(fd);
   SendAll(fd, "GET " + path + " HTTP/1.0\r\n\r\n");
   std::string answer;
   char block[8192];
-  for (ssize_t got = 0; answer.size() < kAnswerMax && (got = recv(fd, block, sizeof block, 0)) > 0;) {
+  for (ssize_t got = 0;
+       answer.size() < kAnswerMax && (got = recv(fd, block, sizeof block, 0)) > 0;) {
     answer.append(block, static_cast<std::size_t>(got));
   }
   close(fd);

@@ -1,5 +1,6 @@
-// AdminServer: gpud's unix socket for the node's own tools: GET /metrics, /status, /healthz in HTTP/1.0.
-// One thread ("gpud-admin"), one request at a time, two seconds and 4 KiB each. The socket is for root.
+// AdminServer: gpud's unix socket for the node's own tools: GET /metrics, /status, /healthz in
+// HTTP/1.0. One thread ("gpud-admin"), one request at a time, two seconds and 4 KiB each. The
+// socket is for root.
 #pragma once
 
 #include <atomic>

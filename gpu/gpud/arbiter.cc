@@ -22,7 +22,8 @@ std::vector<std::int32_t> EffectiveShares(const std::vector<LeasePolicy>& polici
       if (fixed[i]) {
         continue;
       }
-      const auto share = static_cast<std::int32_t>(left * policies[i].weight / std::max<std::int64_t>(weight, 1));
+      const auto share =
+          static_cast<std::int32_t>(left * policies[i].weight / std::max<std::int64_t>(weight, 1));
       shares[i] = std::clamp(share, std::min(policies[i].request_milli, policies[i].limit_milli),
                              policies[i].limit_milli);
       (shares[i] < share ? over : under) += std::abs(share - shares[i]);
@@ -35,7 +36,8 @@ std::vector<std::int32_t> EffectiveShares(const std::vector<LeasePolicy>& polici
       if (fixed[i]) {
         continue;
       }
-      const auto share = static_cast<std::int32_t>(left * policies[i].weight / std::max<std::int64_t>(weight, 1));
+      const auto share =
+          static_cast<std::int32_t>(left * policies[i].weight / std::max<std::int64_t>(weight, 1));
       fixed[i] = over >= under ? shares[i] < share : shares[i] > share;
     }
   }
@@ -124,7 +126,8 @@ Nanoseconds Arbiter::NextRefill(Nanoseconds now) const {
   Nanoseconds next = 0;
   for (const Member& member : members_) {
     if (member.wants && !MayRun(member)) {
-      const Nanoseconds at = now + (kTurnMin - member.bucket) * 1000 / member.policy.limit_milli + 1000;
+      const Nanoseconds at =
+          now + (kTurnMin - member.bucket) * 1000 / member.policy.limit_milli + 1000;
       next = next == 0 ? at : std::min(next, at);
     }
   }
@@ -154,7 +157,8 @@ int Arbiter::PickNext() {
   while (start < who.size() && who[start] < ring_) {
     ++start;
   }
-  // The deepest debt bounds the walk: whole rounds that leave everyone below a turn are added at once.
+  // The deepest debt bounds the walk: whole rounds that leave everyone below a turn are added at
+  // once.
   Nanoseconds rounds = -1;
   for (std::size_t i = 0; i < who.size(); ++i) {
     const Nanoseconds part = std::max<Nanoseconds>(round / 1000 * shares[i], 1000);
@@ -176,7 +180,8 @@ int Arbiter::PickNext() {
   return static_cast<int>(who[start % who.size()]);
 }
 
-void Arbiter::Begin(std::size_t at, Nanoseconds now, const Observe& observe, const Publish& publish) {
+void Arbiter::Begin(std::size_t at, Nanoseconds now, const Observe& observe,
+                    const Publish& publish) {
   Member& member = members_[at];
   ChargeLag(member, now);
   Nanoseconds length = std::max(member.deficit, kTurnMin);
@@ -257,7 +262,8 @@ void Arbiter::ChargeLag(Member& member, Nanoseconds until) {
 }
 
 // Looks at a turn under way. *again: a decision follows at once.
-Nanoseconds Arbiter::StepTurn(Nanoseconds now, const Observe& observe, const Publish& publish, bool* again) {
+Nanoseconds Arbiter::StepTurn(Nanoseconds now, const Observe& observe, const Publish& publish,
+                              bool* again) {
   const LeaseObservation seen = observe(holder_);
   if (mode_ == Mode::kTurn) {
     if (seen.launches != seen_launches_ || seen.is_unfinished || seen.is_waiting) {
@@ -265,7 +271,8 @@ Nanoseconds Arbiter::StepTurn(Nanoseconds now, const Observe& observe, const Pub
       seen_launches_ = seen.launches;
       said_idle_ = said_idle_ && !seen.is_unfinished && !seen.is_waiting;
     }
-    const bool idle = !seen.is_unfinished && !seen.is_waiting && (said_idle_ || now - last_activity_ >= kIdleAfter);
+    const bool idle = !seen.is_unfinished && !seen.is_waiting &&
+                      (said_idle_ || now - last_activity_ >= kIdleAfter);
     if (now < turn_end_ && !idle) {
       return std::min(turn_end_, now + kTick);
     }

@@ -1,5 +1,5 @@
-// Arbiter: which slice may use one device now. Time goes in, lease words come out; gpud's engine feeds
-// it with what the usage pages show and writes the words into the control pages.
+// Arbiter: which slice may use one device now. Time goes in, lease words come out; gpud's engine
+// feeds it with what the usage pages show and writes the words into the control pages.
 //
 // One slice alone: its word is open for good, and nothing runs. Two or more: turns by deficit round
 // robin. A round is 8–24 ms; each slice's turn is its part of the round by weight, raised to its
@@ -45,14 +45,14 @@ struct LeaseWord {
 };
 
 struct LeaseAccount {
-  Nanoseconds used = 0;        // charged
-  Nanoseconds overrun = 0;     // of it, after the end of a turn
+  Nanoseconds used = 0;     // charged
+  Nanoseconds overrun = 0;  // of it, after the end of a turn
   std::uint64_t turns = 0;
   std::uint64_t overruns = 0;  // turns that ended more than a quarter late
 };
 
-// Shares in thousandths of the slices that want the device: by weight, none below its request or above
-// its limit; what limits leave over goes to the others. Adds up to at most 1000.
+// Shares in thousandths of the slices that want the device: by weight, none below its request or
+// above its limit; what limits leave over goes to the others. Adds up to at most 1000.
 std::vector<std::int32_t> EffectiveShares(const std::vector<LeasePolicy>& policies);
 
 class Arbiter {
@@ -80,8 +80,9 @@ class Arbiter {
   static constexpr Nanoseconds kRoundLong = 24'000'000;
   static constexpr Nanoseconds kRoundShort = 8'000'000;
   static constexpr Nanoseconds kTurnMin = 1'000'000;
-  static constexpr Nanoseconds kTick = 500'000;       // how often a turn is looked at
-  static constexpr Nanoseconds kIdleAfter = 600'000;  // no launch, nothing under way: the turn is over
+  static constexpr Nanoseconds kTick = 500'000;  // how often a turn is looked at
+  static constexpr Nanoseconds kIdleAfter =
+      600'000;  // no launch, nothing under way: the turn is over
   static constexpr Nanoseconds kBurst = 100'000'000;  // how much a limited slice may save up
 
  private:
@@ -91,7 +92,8 @@ class Arbiter {
     bool wants = false;
     bool ends_early = false;  // its last turn ended by itself: it is a light one
     Nanoseconds deficit = 0;
-    Nanoseconds lags_since = 0;  // its work runs on beside the next turn; half of that time is charged
+    Nanoseconds lags_since =
+        0;  // its work runs on beside the next turn; half of that time is charged
     Nanoseconds bucket = kBurst / 10;  // a limited slice's allowance
     LeaseWord word;
     LeaseAccount account;
@@ -107,12 +109,13 @@ class Arbiter {
   void Charge(Nanoseconds now, const LeaseObservation& seen);
   void ChargeLag(Member& member, Nanoseconds until);
   void Set(Member& member, const LeaseWord& word, const Publish& publish);
-  Nanoseconds StepTurn(Nanoseconds now, const Observe& observe, const Publish& publish, bool* again);
+  Nanoseconds StepTurn(Nanoseconds now, const Observe& observe, const Publish& publish,
+                       bool* again);
   Nanoseconds NextRefill(Nanoseconds now) const;
 
   std::vector<Member> members_;  // ring order = order of joining
   Mode mode_ = Mode::kFree;
-  int holder_ = -1;     // slice
+  int holder_ = -1;  // slice
   std::size_t ring_ = 0;
   Nanoseconds turn_start_ = 0;
   Nanoseconds turn_end_ = 0;

@@ -35,7 +35,8 @@ void ExpectShares(LeaseModel& model, const std::vector<double>& wanted) {
     }
     EXPECT_GE(sum, 0.97 * static_cast<double>(kSecond)) << "conservation, second " << second;
     for (std::size_t i = 0; i < wanted.size(); ++i) {
-      EXPECT_NEAR(100 * static_cast<double>(got[i]) / sum, wanted[i], 3.0) << "slice " << i << ", second " << second;
+      EXPECT_NEAR(100 * static_cast<double>(got[i]) / sum, wanted[i], 3.0)
+          << "slice " << i << ", second " << second;
       total[i] += static_cast<double>(got[i]);
     }
     all += sum;
@@ -96,7 +97,9 @@ TEST(Arbiter, ASliceAloneIsNeverClosed) {
 
 TEST(Arbiter, JoinAndLeaveMoveTheSharesAtOnce) {
   LeaseModel model({Busy(1), Busy(3)});
-  model.slices()[1].has_work = [](Nanoseconds at) { return at >= 5 * kSecond && at < 10 * kSecond; };
+  model.slices()[1].has_work = [](Nanoseconds at) {
+    return at >= 5 * kSecond && at < 10 * kSecond;
+  };
   for (int second = 1; second <= 15; ++second) {
     const auto got = model.RunTo(second * kSecond);
     const double a = static_cast<double>(got[0]) / kSecond;
@@ -113,7 +116,9 @@ TEST(Arbiter, WhatALightSliceDoesNotUseIsLent) {
   LeaseModel model({Busy(1), Busy(1, 1'000'000)});
   std::uint64_t served = 0;
   model.slices()[1].queue_depth = 1;
-  model.slices()[1].has_work = [&](Nanoseconds at) { return model.slices()[1].launched * 10'000'000ULL <= static_cast<std::uint64_t>(at); };
+  model.slices()[1].has_work = [&](Nanoseconds at) {
+    return model.slices()[1].launched * 10'000'000ULL <= static_cast<std::uint64_t>(at);
+  };
   model.RunTo(kSecond);
   const auto got = model.RunTo(11 * kSecond);
   (void)served;
@@ -151,7 +156,8 @@ TEST(Arbiter, ARequestIsGuaranteedAgainstWeights) {
 
 TEST(EffectiveShares, HoldRequestsLimitsAndWeights) {
   EXPECT_EQ(EffectiveShares({{1, 0, 1000}, {3, 0, 1000}}), (std::vector<std::int32_t>{250, 750}));
-  EXPECT_EQ(EffectiveShares({{1, 400, 1000}, {99, 0, 1000}}), (std::vector<std::int32_t>{400, 600}));
+  EXPECT_EQ(EffectiveShares({{1, 400, 1000}, {99, 0, 1000}}),
+            (std::vector<std::int32_t>{400, 600}));
   EXPECT_EQ(EffectiveShares({{9, 0, 300}, {1, 0, 1000}}), (std::vector<std::int32_t>{300, 700}));
   EXPECT_EQ(EffectiveShares({{5, 0, 1000}}), (std::vector<std::int32_t>{1000}));
   EXPECT_TRUE(EffectiveShares({}).empty());
@@ -165,7 +171,8 @@ TEST(EffectiveShares, HoldRequestsLimitsAndWeights) {
     std::int32_t requests = 0;
     for (int i = next(6); i >= 0; --i) {
       const std::int32_t limit = 1 + next(1000);
-      const std::int32_t request = std::min(limit, next(static_cast<std::uint64_t>(1001 - requests)));
+      const std::int32_t request =
+          std::min(limit, next(static_cast<std::uint64_t>(1001 - requests)));
       requests += request;
       policies.push_back({1 + next(100), request, limit});
     }

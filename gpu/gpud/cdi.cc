@@ -36,25 +36,30 @@ Result<void> WriteFile(const std::string& path, std::string_view bytes, int mode
       return InternalError("cannot write " + temporary);
     }
   }
-  if (chmod(temporary.c_str(), static_cast<mode_t>(mode)) != 0 || rename(temporary.c_str(), path.c_str()) != 0) {
+  if (chmod(temporary.c_str(), static_cast<mode_t>(mode)) != 0 ||
+      rename(temporary.c_str(), path.c_str()) != 0) {
     return InternalError("cannot put " + path + " in place: " + std::strerror(errno));
   }
   return Ok();
 }
 
 Json Mount(const std::string& from, const std::string& to, bool writable = false) {
-  return {{"hostPath", from}, {"containerPath", to}, {"options", {writable ? "rw" : "ro", "nosuid", "nodev", "bind"}}};
+  return {{"hostPath", from},
+          {"containerPath", to},
+          {"options", {writable ? "rw" : "ro", "nosuid", "nodev", "bind"}}};
 }
 
 // What KAI's binder puts into a sharing pod's ConfigMap: programs written for it read these.
 void AddKaiVariables(const EngineSlice& slice, const DriverInventory& inventory, Json& env) {
   for (const DriverDevice& device : inventory.devices) {
-    if (slice.devices.empty() || device.uuid != slice.devices.front().device.uuid || device.total_bytes <= device.reserved_bytes) {
+    if (slice.devices.empty() || device.uuid != slice.devices.front().device.uuid ||
+        device.total_bytes <= device.reserved_bytes) {
       continue;
     }
     char portion[32];
     std::snprintf(portion, sizeof portion, "%.4g",
-                  static_cast<double>(slice.devices.front().device.memory_bytes) / static_cast<double>(device.total_bytes - device.reserved_bytes));
+                  static_cast<double>(slice.devices.front().device.memory_bytes) /
+                      static_cast<double>(device.total_bytes - device.reserved_bytes));
     env.push_back("GPU_PORTION=" + std::string(portion));
     env.push_back("RUNAI_NUM_OF_GPUS=" + std::to_string(slice.devices.size()));
     return;
@@ -101,8 +106,9 @@ std::vector<std::string> FindDriverLibraries(const std::string& folder) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    for (const char* prefix : {"libnvidia-ptxjitcompiler.so.", "libnvidia-nvvm", "libnvidia-gpucomp.so.", "libcudadebugger.so.",
-                               "libnvidia-sandboxutils.so.", "libnvidia-opencl.so."}) {
+    for (const char* prefix :
+         {"libnvidia-ptxjitcompiler.so.", "libnvidia-nvvm", "libnvidia-gpucomp.so.",
+          "libcudadebugger.so.", "libnvidia-sandboxutils.so.", "libnvidia-opencl.so."}) {
       if (name.starts_with(prefix)) {
         found.push_back(name);
       }
@@ -112,16 +118,20 @@ std::vector<std::string> FindDriverLibraries(const std::string& folder) {
   return found;
 }
 
-Json MakeCdiSpec(const EngineSlice& slice, const std::string& socket_folder, const InstalledFiles& files,
-                 const CdiOptions& options, const DriverInventory& inventory,
+Json MakeCdiSpec(const EngineSlice& slice, const std::string& socket_folder,
+                 const InstalledFiles& files, const CdiOptions& options,
+                 const DriverInventory& inventory,
                  const std::vector<std::string>& driver_libraries) {
   const bool is_enforced = slice.enforce == Enforce::kOn;
   const std::string folder = kLibraryFolder;
-  const std::string real_cuda = options.is_simulated ? files.simulator_cuda : options.driver_folder + "/libcuda.so.1";
-  const std::string real_nvml = options.is_simulated ? files.simulator_nvml : options.driver_folder + "/libnvidia-ml.so.1";
+  const std::string real_cuda =
+      options.is_simulated ? files.simulator_cuda : options.driver_folder + "/libcuda.so.1";
+  const std::string real_nvml =
+      options.is_simulated ? files.simulator_nvml : options.driver_folder + "/libnvidia-ml.so.1";
   Json mounts = Json::array();
   mounts.push_back(Mount(socket_folder, kContainerFolder));
-  // The interceptor stands where programs look for the driver; the driver stands beside, for it alone.
+  // The interceptor stands where programs look for the driver; the driver stands beside, for it
+  // alone.
   for (const char* name : {"/libcuda.so.1", "/libcuda.so"}) {
     mounts.push_back(Mount(files.cuda, folder + name));
   }
@@ -151,7 +161,8 @@ Json MakeCdiSpec(const EngineSlice& slice, const std::string& socket_folder, con
     }
   }
   // "void" keeps NVIDIA's own runtime, where it is installed, from adding devices by environment.
-  Json edits = {{"env", {"NVIDIA_VISIBLE_DEVICES=void", "SUBLET_GPU_SLICE=" + slice.name}}, {"mounts", std::move(mounts)}};
+  Json edits = {{"env", {"NVIDIA_VISIBLE_DEVICES=void", "SUBLET_GPU_SLICE=" + slice.name}},
+                {"mounts", std::move(mounts)}};
   AddKaiVariables(slice, inventory, edits["env"]);
   if (!nodes.empty()) {
     edits["deviceNodes"] = std::move(nodes);
@@ -167,6 +178,8 @@ Result<void> WriteCdiSpec(const CdiOptions& options, const std::string& slice, c
   return WriteFile(SpecPath(options, slice), kube::DumpPretty(spec), 0644);
 }
 
-void RemoveCdiSpec(const CdiOptions& options, const std::string& slice) { unlink(SpecPath(options, slice).c_str()); }
+void RemoveCdiSpec(const CdiOptions& options, const std::string& slice) {
+  unlink(SpecPath(options, slice).c_str());
+}
 
 }  // namespace sublet::gpu

@@ -1,8 +1,8 @@
-// The files a slice needs in its container, as one CDI spec per slice (CNCF Container Device Interface
-// 0.6): the interceptor over libcuda.so.1, the NVML stand-in, the real libraries beside them, device
-// nodes, the socket folder. And where those files come from: gpud carries them in itself and installs
-// them under the hash of their contents, so that containers of an older gpud keep theirs.
-// Threads: any.
+// The files a slice needs in its container, as one CDI spec per slice (CNCF Container Device
+// Interface 0.6): the interceptor over libcuda.so.1, the NVML stand-in, the real libraries beside
+// them, device nodes, the socket folder. And where those files come from: gpud carries them in
+// itself and installs them under the hash of their contents, so that containers of an older gpud
+// keep theirs. Threads: any.
 #pragma once
 
 #include <map>
@@ -39,8 +39,9 @@ struct CdiOptions {
 
 // The spec: {cdiVersion, kind: "sublet.dev/gpu", devices: [{name: SLICE, containerEdits}]}.
 // `driver_libraries` are file names in driver_folder to mount as they are.
-kube::Json MakeCdiSpec(const EngineSlice& slice, const std::string& socket_folder, const InstalledFiles& files,
-                       const CdiOptions& options, const DriverInventory& inventory,
+kube::Json MakeCdiSpec(const EngineSlice& slice, const std::string& socket_folder,
+                       const InstalledFiles& files, const CdiOptions& options,
+                       const DriverInventory& inventory,
                        const std::vector<std::string>& driver_libraries);
 
 // The user-mode driver's libraries in `folder` that a compute container needs beside libcuda.so.1
@@ -48,7 +49,8 @@ kube::Json MakeCdiSpec(const EngineSlice& slice, const std::string& socket_folde
 std::vector<std::string> FindDriverLibraries(const std::string& folder);
 
 // CDI_FOLDER/sublet-SLICE.json, by rename. Errors: InternalError.
-Result<void> WriteCdiSpec(const CdiOptions& options, const std::string& slice, const kube::Json& spec);
+Result<void> WriteCdiSpec(const CdiOptions& options, const std::string& slice,
+                          const kube::Json& spec);
 void RemoveCdiSpec(const CdiOptions& options, const std::string& slice);
 
 }  // namespace sublet::gpu

@@ -1,7 +1,8 @@
-// GpuDriver: what gpud knows about the node's devices, and the memory cap as far as the driver itself
-// can hold it. Two backends behind one interface: NVML without caps (the interceptor holds them) and
-// NVML with per-cgroup caps (driver r615 and newer), chosen by what the library offers.
-// Threads: one at a time (gpud's driver thread); calls may block for milliseconds inside the driver.
+// GpuDriver: what gpud knows about the node's devices, and the memory cap as far as the driver
+// itself can hold it. Two backends behind one interface: NVML without caps (the interceptor holds
+// them) and NVML with per-cgroup caps (driver r615 and newer), chosen by what the library offers.
+// Threads: one at a time (gpud's driver thread); calls may block for milliseconds inside the
+// driver.
 #pragma once
 
 #include <cstdint>
@@ -50,8 +51,8 @@ class GpuDriver {
   virtual Result<DriverInventory> Inventory() = 0;
   // Processes that hold memory on the device. Errors: ServiceUnavailable (device lost).
   virtual Result<std::vector<DriverProcess>> Processes(int index) = 0;
-  // Processes with samples since the last call for this device; empty where the driver keeps none (MIG).
-  // Errors: ServiceUnavailable (device lost).
+  // Processes with samples since the last call for this device; empty where the driver keeps none
+  // (MIG). Errors: ServiceUnavailable (device lost).
   virtual Result<std::vector<DriverUtilization>> Utilization(int index) = 0;
   // True when the driver itself can cap a cgroup.
   virtual bool HasNativeCaps() const = 0;
@@ -60,8 +61,8 @@ class GpuDriver {
   virtual Result<void> SetNativeCap(int index, const std::string& cgroup, std::uint64_t bytes) = 0;
 };
 
-// Opens NVML at `path` ("libnvidia-ml.so.1", or the simulator's file). Every function is looked up by
-// name and optional but the basic ones. Errors: ServiceUnavailable (no library, no driver).
+// Opens NVML at `path` ("libnvidia-ml.so.1", or the simulator's file). Every function is looked up
+// by name and optional but the basic ones. Errors: ServiceUnavailable (no library, no driver).
 Result<std::unique_ptr<GpuDriver>> OpenNvml(const std::string& path);
 
 }  // namespace sublet::gpu

@@ -1,5 +1,5 @@
-// The files gpud carries for containers: the libraries and programs of gpu/hooks and gpu/simulator, as
-// the build made them. Threads: any; constant.
+// The files gpud carries for containers: the libraries and programs of gpu/hooks and gpu/simulator,
+// as the build made them. Threads: any; constant.
 #pragma once
 
 #include <string_view>

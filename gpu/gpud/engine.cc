@@ -16,15 +16,17 @@ namespace sublet::gpu {
 namespace {
 
 constexpr Nanoseconds kBeat = 100'000'000;
-// A slot in the middle of a change is looked at again soon; one that stays so (a stopped process, or a
-// tenant that scribbles) ever more rarely.
+// A slot in the middle of a change is looked at again soon; one that stays so (a stopped process,
+// or a tenant that scribbles) ever more rarely.
 constexpr Nanoseconds kRepairMin = 1'000'000;
 constexpr Nanoseconds kRepairMax = 256'000'000;
 
 }  // namespace
 
 Nanoseconds MonotonicNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 Engine::Engine(EngineOptions options, std::unique_ptr<GpuDriver> driver, OnEvent on_event)
@@ -273,7 +275,8 @@ void Engine::Impl::RunDriver() {
         }
       }
     }
-    snapshot.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    snapshot.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     Post([this, snapshot = std::move(snapshot)] { Reconcile(snapshot); });
   }
 }
@@ -398,35 +401,41 @@ Answer CallOn(const std::function<bool(std::function<void()>)>& post, Answer oth
 
 Result<void> Engine::AddSlice(const EngineSlice& slice) {
   return CallOn([this](auto work) { return impl_->Post(std::move(work)); },
-                Result<void>(ServiceUnavailable("gpud's engine has stopped")), [&] { return impl_->Add(slice); });
+                Result<void>(ServiceUnavailable("gpud's engine has stopped")),
+                [&] { return impl_->Add(slice); });
 }
 
 void Engine::RemoveSlice(const std::string& name) {
-  CallOn([this](auto work) { return impl_->Post(std::move(work)); }, false, [&] {
-    impl_->Remove(name);
-    return true;
-  });
+  CallOn([this](auto work) { return impl_->Post(std::move(work)); }, false,
+         [&] {
+           impl_->Remove(name);
+           return true;
+         });
 }
 
 int Engine::ProcessesOf(const std::string& name) {
-  return CallOn([this](auto work) { return impl_->Post(std::move(work)); }, 0, [&] {
-    const auto found = impl_->slice_ids.find(name);
-    if (found == impl_->slice_ids.end()) {
-      return 0;
-    }
-    int count = static_cast<int>(impl_->slices.at(found->second).processes.size());
-    for (const auto& item : impl_->held) {
-      count += item.slice == found->second ? 1 : 0;
-    }
-    return count;
-  });
+  return CallOn([this](auto work) { return impl_->Post(std::move(work)); }, 0,
+                [&] {
+                  const auto found = impl_->slice_ids.find(name);
+                  if (found == impl_->slice_ids.end()) {
+                    return 0;
+                  }
+                  int count = static_cast<int>(impl_->slices.at(found->second).processes.size());
+                  for (const auto& item : impl_->held) {
+                    count += item.slice == found->second ? 1 : 0;
+                  }
+                  return count;
+                });
 }
 
 EngineStatus Engine::ReadStatus() {
-  return CallOn([this](auto work) { return impl_->Post(std::move(work)); }, EngineStatus{}, [&] { return impl_->MakeStatus(); });
+  return CallOn([this](auto work) { return impl_->Post(std::move(work)); }, EngineStatus{},
+                [&] { return impl_->MakeStatus(); });
 }
 
-std::string Engine::FolderOf(const std::string& name) const { return impl_->options.socket_root + "/" + name; }
+std::string Engine::FolderOf(const std::string& name) const {
+  return impl_->options.socket_root + "/" + name;
+}
 
 Result<DriverInventory> Engine::Inventory() { return impl_->inventory; }
 

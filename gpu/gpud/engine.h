@@ -1,12 +1,12 @@
-// Engine: the part of gpud that serves containers: one socket folder per slice, processes known by pid,
-// pidfd and cgroup, pages, leases, and the comparison with what the driver shows.
+// Engine: the part of gpud that serves containers: one socket folder per slice, processes known by
+// pid, pidfd and cgroup, pages, leases, and the comparison with what the driver shows.
 //
 // Two threads. "gpud-engine" owns every slice, socket and page and never blocks but in epoll; the
-// others talk to it with Call. "gpud-driver" asks the driver (which may block) five times a second and
-// whenever a process died, and hands the answer over.
+// others talk to it with Call. "gpud-driver" asks the driver (which may block) five times a second
+// and whenever a process died, and hands the answer over.
 //
-// A restarted gpud finds the processes of its predecessor in the state file, takes the usage page from
-// one that lives, and goes on; clients notice the closed socket and connect again.
+// A restarted gpud finds the processes of its predecessor in the state file, takes the usage page
+// from one that lives, and goes on; clients notice the closed socket and connect again.
 #pragma once
 
 #include <atomic>
@@ -38,8 +38,8 @@ struct EngineOptions {
   std::chrono::milliseconds unmanaged_grace{2000};
   std::chrono::milliseconds poll{200};
   std::chrono::milliseconds utilization_poll{1000};  // how often the driver is asked who was busy
-  // A slice that the driver shows busy beyond its share and twice beyond its turns, beside others, so
-  // long: an Event; three times so long (and kKill): its busiest process ends.
+  // A slice that the driver shows busy beyond its share and twice beyond its turns, beside others,
+  // so long: an Event; three times so long (and kKill): its busiest process ends.
   std::chrono::milliseconds share_grace{10000};
   std::chrono::milliseconds held_max{2000};  // a dead process's bytes are kept at most so long
   std::uint64_t over_cap_slack_bytes = std::uint64_t{64} << 20;
@@ -117,9 +117,9 @@ class Engine {
   Result<void> Start();
   void Stop();  // idempotent; joins. Sockets are closed, folders stay.
 
-  // Opens the slice for its container; afterwards it is ready. Idempotent. Threads: any; blocks until
-  // the socket listens. Errors: BadRequest (a UUID that is none), InternalError, ServiceUnavailable
-  // (stopped).
+  // Opens the slice for its container; afterwards it is ready. Idempotent. Threads: any; blocks
+  // until the socket listens. Errors: BadRequest (a UUID that is none), InternalError,
+  // ServiceUnavailable (stopped).
   Result<void> AddSlice(const EngineSlice& slice);
   // (The calls below answer empty once the engine has stopped.)
   // Closes it. Its processes keep their pages and are no longer served.

@@ -69,7 +69,8 @@ void Engine::Impl::CloseConnection(int fd) {
     slice->connections.erase(fd);
     if (const auto process = slice->processes.find(found->second.pid);
         process != slice->processes.end() && process->second.connection == fd) {
-      // The process lives on (its pidfd says so): a child may hold the other end, or it will reconnect.
+      // The process lives on (its pidfd says so): a child may hold the other end, or it will
+      // reconnect.
       process->second.connection = -1;
     }
   }
@@ -100,7 +101,8 @@ void Engine::Impl::Receive(int fd) {
       if (!fds.contains(fd)) {
         return;
       }
-    } else if (magic == kPageMagic && got == static_cast<ssize_t>(sizeof(Notice)) && fds.at(fd).pid > 0) {
+    } else if (magic == kPageMagic && got == static_cast<ssize_t>(sizeof(Notice)) &&
+               fds.at(fd).pid > 0) {
       Notice notice{};
       std::memcpy(&notice, buffer, sizeof notice);
       if (notice.device >= slice->config.devices.size()) {
@@ -120,8 +122,8 @@ void Engine::Impl::Receive(int fd) {
   }
 }
 
-// Whether a peer belongs to the slice: within the cgroup of the first process that came through this
-// folder. When all are gone and the container was made anew, the next one is the first again.
+// Whether a peer belongs to the slice: within the cgroup of the first process that came through
+// this folder. When all are gone and the container was made anew, the next one is the first again.
 bool Engine::Impl::IsOwn(Slice& slice, int pid) {
   const std::string cgroup = ProcessCgroup(pid);
   if (cgroup.empty()) {
@@ -134,16 +136,22 @@ bool Engine::Impl::IsOwn(Slice& slice, int pid) {
   return IsWithinCgroup(cgroup, slice.cgroup);
 }
 
-void Engine::Impl::Answer(int fd, std::uint32_t status, const Slice* slice, int slot, bool observer, bool same) const {
-  Welcome welcome{kPageMagic, kProtocolVersion, status, static_cast<std::uint32_t>(slot),
-                  slot >= 0 && slice != nullptr ? slice->pages->Generation(slot) : 0, same ? 1U : 0U};
+void Engine::Impl::Answer(int fd, std::uint32_t status, const Slice* slice, int slot, bool observer,
+                          bool same) const {
+  Welcome welcome{kPageMagic,
+                  kProtocolVersion,
+                  status,
+                  static_cast<std::uint32_t>(slot),
+                  slot >= 0 && slice != nullptr ? slice->pages->Generation(slot) : 0,
+                  same ? 1U : 0U};
   struct iovec part = {&welcome, sizeof welcome};
   struct msghdr message {};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   alignas(struct cmsghdr) char space[CMSG_SPACE(2 * sizeof(int))] = {};
   if (status == kWelcome) {
-    const int both[2] = {slice->pages->control_fd(), observer ? slice->pages->usage_read_fd() : slice->pages->usage_fd()};
+    const int both[2] = {slice->pages->control_fd(),
+                         observer ? slice->pages->usage_read_fd() : slice->pages->usage_fd()};
     message.msg_control = space;
     message.msg_controllen = sizeof space;
     struct cmsghdr* header = CMSG_FIRSTHDR(&message);
@@ -171,7 +179,8 @@ void Engine::Impl::Greet(Slice& slice, int fd, const Hello& hello) {
     return;
   }
   if (pid <= 0 || pidfd < 0 || !IsOwn(slice, pid)) {
-    on_event({slice.config.name, "GpuStrangerRefused", "a process outside the slice's container asked for its pages"});
+    on_event({slice.config.name, "GpuStrangerRefused",
+              "a process outside the slice's container asked for its pages"});
     refuse(kWelcomeStranger);
     return;
   }
@@ -189,7 +198,8 @@ void Engine::Impl::Greet(Slice& slice, int fd, const Hello& hello) {
     known->second.connection = fd;
     fds.at(fd).pid = pid;
     close(pidfd);
-    const bool same = hello.kind == kHelloResume && slice.pages->HasSlot(static_cast<int>(hello.slot), hello.generation) &&
+    const bool same = hello.kind == kHelloResume &&
+                      slice.pages->HasSlot(static_cast<int>(hello.slot), hello.generation) &&
                       static_cast<int>(hello.slot) == known->second.slot;
     Answer(fd, kWelcome, &slice, known->second.slot, false, same);
     return;
@@ -202,11 +212,13 @@ void Engine::Impl::Greet(Slice& slice, int fd, const Hello& hello) {
   fds.at(fd).pid = pid;
   Register(slice, {pid, pidfd, ProcessStartTime(pid), slot, fd});
   Answer(fd, kWelcome, &slice, slot, false, false);
-  if (!slice.has_native_cap && slice.config.enforce == Enforce::kOn && driver != nullptr && driver->HasNativeCaps()) {
+  if (!slice.has_native_cap && slice.config.enforce == Enforce::kOn && driver != nullptr &&
+      driver->HasNativeCaps()) {
     slice.has_native_cap = true;
     std::vector<std::pair<std::int32_t, std::uint64_t>> caps;
     for (const GrantedDevice& granted : slice.config.devices) {
-      caps.emplace_back(devices[granted.device.uuid].index, static_cast<std::uint64_t>(granted.device.memory_bytes));
+      caps.emplace_back(devices[granted.device.uuid].index,
+                        static_cast<std::uint64_t>(granted.device.memory_bytes));
     }
     MutexLock lock(mutex);
     driver_inbox.push_back([cgroup = "/sys/fs/cgroup" + slice.cgroup, caps](GpuDriver& native) {
@@ -228,7 +240,8 @@ void Engine::Impl::Register(Slice& slice, Process process) {
 
 void Engine::Impl::Died(int slice_id, int pid) {
   Slice* slice = Find(slice_id);
-  const auto found = slice == nullptr ? decltype(slice->processes.begin()){} : slice->processes.find(pid);
+  const auto found =
+      slice == nullptr ? decltype(slice->processes.begin()){} : slice->processes.find(pid);
   if (slice == nullptr || found == slice->processes.end()) {
     return;
   }
@@ -275,7 +288,8 @@ void Engine::Impl::Restore(Slice& slice) {
   slice.cgroup = old->second.cgroup;
   for (Process process : old->second.processes) {
     process.pidfd = OpenPidfd(process.pid, process.start_time);
-    if (process.pidfd < 0 || !slice.pages->HasSlot(process.slot, slice.pages->Generation(process.slot))) {
+    if (process.pidfd < 0 ||
+        !slice.pages->HasSlot(process.slot, slice.pages->Generation(process.slot))) {
       if (process.pidfd >= 0) {
         close(process.pidfd);
       }
@@ -342,7 +356,8 @@ void Engine::Impl::LoadState() {
     Remembered& slice = remembered[name];
     slice.cgroup = std::string(kube::FindString(entry, {"cgroup"}));
     const kube::Json* list = kube::Find(entry, {"processes"});
-    for (const kube::Json& item : list != nullptr && list->is_array() ? *list : kube::Json::array()) {
+    for (const kube::Json& item :
+         list != nullptr && list->is_array() ? *list : kube::Json::array()) {
       Process process;
       process.pid = static_cast<int>(kube::FindInt(item, {"pid"}));
       process.start_time = static_cast<std::uint64_t>(kube::FindInt(item, {"start"}));

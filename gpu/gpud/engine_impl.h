@@ -1,4 +1,5 @@
-// Engine's inside: see engine.h. Everything here but `inbox` and `driver` belongs to the engine thread.
+// Engine's inside: see engine.h. Everything here but `inbox` and `driver` belongs to the engine
+// thread.
 #pragma once
 
 #include <deque>
@@ -25,16 +26,16 @@ struct Engine::Impl {
     EngineSlice config;
     std::unique_ptr<SlicePages> pages;
     int listener = -1;
-    std::string cgroup;  // of the first process; others must be within it
+    std::string cgroup;                // of the first process; others must be within it
     std::map<int, Process> processes;  // by node pid
     std::set<int> connections;
     std::uint64_t unmanaged = 0;
-    std::vector<int> over_cap_polls;  // per device, in a row
+    std::vector<int> over_cap_polls;          // per device, in a row
     std::vector<std::uint64_t> drift_low[2];  // smallest surplus of the last polls
     bool has_native_cap = false;
-    std::vector<Nanoseconds> solo_busy;    // per device, by the driver's samples
-    std::vector<Nanoseconds> turns_used;   // per device: the arbiter's account at the last samples
-    std::vector<Nanoseconds> over_share;   // per device: for how long in a row
+    std::vector<Nanoseconds> solo_busy;   // per device, by the driver's samples
+    std::vector<Nanoseconds> turns_used;  // per device: the arbiter's account at the last samples
+    std::vector<Nanoseconds> over_share;  // per device: for how long in a row
     std::vector<bool> over_share_said;
   };
   struct Device {
@@ -62,7 +63,8 @@ struct Engine::Impl {
   struct Snapshot {
     std::uint64_t poll = 0;
     double seconds = 0;
-    std::map<std::int32_t, std::vector<DriverProcess>> processes;  // by NVML index; absent: not known
+    std::map<std::int32_t, std::vector<DriverProcess>>
+        processes;                     // by NVML index; absent: not known
     Nanoseconds utilization_over = 0;  // 0: not asked this time
     std::map<std::int32_t, std::vector<DriverUtilization>> utilization;  // by NVML index
   };
@@ -95,7 +97,7 @@ struct Engine::Impl {
   double reconcile_seconds = 0;
   std::uint64_t unmanaged_total = 0;
   std::uint64_t refused_hellos = 0;
-  std::map<std::int32_t, int> silent_polls;  // by NVML index: rounds in a row without an answer
+  std::map<std::int32_t, int> silent_polls;      // by NVML index: rounds in a row without an answer
   std::map<std::string, std::string> unhealthy;  // UUID → why
 
   Mutex mutex;
@@ -130,7 +132,8 @@ struct Engine::Impl {
   void Receive(int fd);
   void Greet(Slice& slice, int fd, const struct Hello& hello);
   bool IsOwn(Slice& slice, int pid);
-  void Answer(int fd, std::uint32_t status, const Slice* slice, int slot, bool observer, bool same) const;
+  void Answer(int fd, std::uint32_t status, const Slice* slice, int slot, bool observer,
+              bool same) const;
   void Register(Slice& slice, Process process);
   void Died(int slice_id, int pid);
   void CloseConnection(int fd);

@@ -15,7 +15,8 @@ namespace {
 constexpr int kOverCapPolls = 3;
 constexpr int kSilentPolls = 3;
 constexpr std::size_t kUnmanagedMax = 4096;
-// The driver's samples are coarse: so many points mean nothing, and others below it are not disturbed.
+// The driver's samples are coarse: so many points mean nothing, and others below it are not
+// disturbed.
 constexpr std::int64_t kSampleErrorPercent = 10;
 constexpr std::int64_t kBusyOthersPercent = 5;
 
@@ -54,7 +55,8 @@ void Engine::Impl::StepDevice(Device& device, Nanoseconds now) {
         if (place >= 0) {
           slice->pages->SetLease(place, word);
           const LeaseAccount* account = device.arbiter.FindAccount(id);
-          slice->pages->SetBusy(place, account == nullptr ? 0 : static_cast<std::uint64_t>(account->used));
+          slice->pages->SetBusy(place,
+                                account == nullptr ? 0 : static_cast<std::uint64_t>(account->used));
         }
       });
 }
@@ -76,13 +78,16 @@ void Engine::Impl::ReleaseDead(const Snapshot& snapshot, Nanoseconds now) {
     const auto list = snapshot.processes.find(item.index);
     const bool known = list != snapshot.processes.end() && snapshot.poll >= item.poll;
     const bool shown = !known || std::any_of(list->second.begin(), list->second.end(),
-                                             [&](const DriverProcess& process) { return process.pid == item.pid; });
+                                             [&](const DriverProcess& process) {
+                                               return process.pid == item.pid;
+                                             });
     if (shown && now < item.until) {
       return false;
     }
     if (shown) {
       on_event({slice->config.name, "GpuMemoryHeldByDriver",
-                "the driver still shows memory of process " + std::to_string(item.pid) + ", which is dead"});
+                "the driver still shows memory of process " + std::to_string(item.pid) +
+                    ", which is dead"});
     }
     slice->pages->ReleaseHeld(item.device, item.bytes);
     needs_repair = true;
@@ -93,7 +98,8 @@ void Engine::Impl::ReleaseDead(const Snapshot& snapshot, Nanoseconds now) {
 void Engine::Impl::KillLargest(Slice& slice, int device, const std::vector<DriverProcess>& list) {
   const DriverProcess* largest = nullptr;
   for (const DriverProcess& process : list) {
-    if (slice.processes.contains(process.pid) && (largest == nullptr || process.bytes > largest->bytes)) {
+    if (slice.processes.contains(process.pid) &&
+        (largest == nullptr || process.bytes > largest->bytes)) {
       largest = &process;
     }
   }
@@ -101,8 +107,11 @@ void Engine::Impl::KillLargest(Slice& slice, int device, const std::vector<Drive
     return;
   }
   on_event({slice.config.name, "GpuMemoryOverCap",
-            "process " + std::to_string(largest->pid) + " ended: the driver shows more than the slice's " +
-                std::to_string(slice.config.devices[static_cast<std::size_t>(device)].device.memory_bytes) + " bytes"});
+            "process " + std::to_string(largest->pid) +
+                " ended: the driver shows more than the slice's " +
+                std::to_string(
+                    slice.config.devices[static_cast<std::size_t>(device)].device.memory_bytes) +
+                " bytes"});
   syscall(SYS_pidfd_send_signal, slice.processes.at(largest->pid).pidfd, SIGKILL, nullptr, 0);
 }
 
@@ -145,22 +154,26 @@ void Engine::Impl::CompareSlice(Slice& slice, const Snapshot& snapshot) {
     slice.drift_low[1][i] = slice.drift_low[0][i];
     slice.drift_low[0][i] = surplus;
     slice.pages->SetDrift(place, drift);
-    const std::uint64_t cap = static_cast<std::uint64_t>(slice.config.devices[i].device.memory_bytes);
-    slice.over_cap_polls[i] = shown > cap + options.over_cap_slack_bytes ? slice.over_cap_polls[i] + 1 : 0;
+    const std::uint64_t cap =
+        static_cast<std::uint64_t>(slice.config.devices[i].device.memory_bytes);
+    slice.over_cap_polls[i] =
+        shown > cap + options.over_cap_slack_bytes ? slice.over_cap_polls[i] + 1 : 0;
     if (slice.over_cap_polls[i] >= kOverCapPolls) {
       slice.over_cap_polls[i] = 0;
       if (options.unmanaged == UnmanagedPolicy::kKill) {
         KillLargest(slice, place, list->second);
       } else {
-        on_event({slice.config.name, "GpuMemoryOverCap", "the driver shows more than the slice's bytes"});
+        on_event({slice.config.name, "GpuMemoryOverCap",
+                  "the driver shows more than the slice's bytes"});
       }
     }
   }
 }
 
-// The driver's samples of who was busy. A slice alone on its device is not measured by turns, so this
-// is what it used. One that shares has its turns to show for what the driver saw: work that goes past
-// the gate (private tables of the driver, a second copy of it in a process that is known) has none.
+// The driver's samples of who was busy. A slice alone on its device is not measured by turns, so
+// this is what it used. One that shares has its turns to show for what the driver saw: work that
+// goes past the gate (private tables of the driver, a second copy of it in a process that is known)
+// has none.
 void Engine::Impl::CompareShares(Slice& slice, const Snapshot& snapshot) {
   const std::size_t count = slice.config.devices.size();
   slice.solo_busy.resize(count);
@@ -193,33 +206,38 @@ void Engine::Impl::CompareShares(Slice& slice, const Snapshot& snapshot) {
     if (is_alone) {
       slice.solo_busy[i] += snapshot.utilization_over / 100 * percent;
     }
-    const std::int64_t explained = std::clamp<std::int64_t>(in_turns * 100 / snapshot.utilization_over, 0, 100);
+    const std::int64_t explained =
+        std::clamp<std::int64_t>(in_turns * 100 / snapshot.utilization_over, 0, 100);
     const std::int64_t share = slice.config.devices[i].device.share_milli / 10;
-    if (is_alone || of_others < kBusyOthersPercent || slice.config.enforce == Enforce::kOff || percent <= share + kSampleErrorPercent ||
-        percent <= 2 * explained + kSampleErrorPercent) {
+    if (is_alone || of_others < kBusyOthersPercent || slice.config.enforce == Enforce::kOff ||
+        percent <= share + kSampleErrorPercent || percent <= 2 * explained + kSampleErrorPercent) {
       slice.over_share[i] = 0;
       slice.over_share_said[i] = false;
       continue;
     }
     slice.over_share[i] += snapshot.utilization_over;
     const Nanoseconds grace = std::chrono::nanoseconds(options.share_grace).count();
-    const std::string what = "the driver shows it busy for " + std::to_string(percent) + " % of the time, its turns were " +
-                             std::to_string(explained) + " %, its share is " + std::to_string(share) + " %";
+    const std::string what = "the driver shows it busy for " + std::to_string(percent) +
+                             " % of the time, its turns were " + std::to_string(explained) +
+                             " %, its share is " + std::to_string(share) + " %";
     if (slice.over_share[i] >= grace && !slice.over_share_said[i]) {
       slice.over_share_said[i] = true;
       on_event({slice.config.name, "GpuShareExceeded", what});
     }
-    if (slice.over_share[i] >= 3 * grace && options.unmanaged == UnmanagedPolicy::kKill && busiest != nullptr) {
+    if (slice.over_share[i] >= 3 * grace && options.unmanaged == UnmanagedPolicy::kKill &&
+        busiest != nullptr) {
       slice.over_share[i] = 0;
       slice.over_share_said[i] = false;
-      on_event({slice.config.name, "GpuShareExceeded", what + "; process " + std::to_string(busiest->pid) + " was ended"});
+      on_event({slice.config.name, "GpuShareExceeded",
+                what + "; process " + std::to_string(busiest->pid) + " was ended"});
       syscall(SYS_pidfd_send_signal, slice.processes.at(busiest->pid).pidfd, SIGKILL, nullptr, 0);
     }
   }
 }
 
-// Processes on a device that never came to us: their own copy of the driver's library, direct ioctl,
-// or a process of the node's own. In a slice's container they end; elsewhere they are reported.
+// Processes on a device that never came to us: their own copy of the driver's library, direct
+// ioctl, or a process of the node's own. In a slice's container they end; elsewhere they are
+// reported.
 void Engine::Impl::FindUnmanaged(const Snapshot& snapshot, Nanoseconds now) {
   std::map<int, std::pair<std::uint64_t, Nanoseconds>> seen;
   for (const auto& [index, list] : snapshot.processes) {
@@ -250,18 +268,21 @@ void Engine::Impl::FindUnmanaged(const Snapshot& snapshot, Nanoseconds now) {
       const std::string cgroup = ProcessCgroup(process.pid);
       for (auto& [id, slice] : slices) {
         if (slice.config.name == mounted ||
-            (options.check_cgroups && !slice.cgroup.empty() && slice.cgroup != "/" && IsWithinCgroup(cgroup, slice.cgroup))) {
+            (options.check_cgroups && !slice.cgroup.empty() && slice.cgroup != "/" &&
+             IsWithinCgroup(cgroup, slice.cgroup))) {
           owner = &slice;
         }
       }
-      const std::string what = "process " + std::to_string(process.pid) + " uses " + std::to_string(process.bytes) +
-                               " bytes of device " + std::to_string(index) + " past the slice";
+      const std::string what = "process " + std::to_string(process.pid) + " uses " +
+                               std::to_string(process.bytes) + " bytes of device " +
+                               std::to_string(index) + " past the slice";
       if (owner == nullptr) {
         on_event({"", "UnmanagedGpuProcess", what + ", cgroup " + cgroup});
         continue;
       }
       ++owner->unmanaged;
-      const bool kills = options.unmanaged == UnmanagedPolicy::kKill && owner->config.enforce == Enforce::kOn;
+      const bool kills =
+          options.unmanaged == UnmanagedPolicy::kKill && owner->config.enforce == Enforce::kOn;
       on_event({owner->config.name, "UnmanagedGpuProcess", what + (kills ? "; it was ended" : "")});
       const int pidfd = kills ? OpenPidfd(process.pid, start) : -1;
       if (pidfd >= 0) {
@@ -339,7 +360,8 @@ EngineStatus Engine::Impl::MakeStatus() {
       }
       device.refusals = slice.pages->Refusals(place);
       device.share_milli = granted.share_milli;
-      device.weight = slice.config.compute.weight > 0 ? slice.config.compute.weight : granted.share_milli;
+      device.weight =
+          slice.config.compute.weight > 0 ? slice.config.compute.weight : granted.share_milli;
       device.wait = static_cast<Nanoseconds>(slice.pages->WaitNs(place));
       const LeaseObservation seen = slice.pages->Observe(place);
       device.is_waiting = seen.is_waiting;

@@ -36,7 +36,9 @@ struct Gpud::Impl {
   AdminAnswer Answer(std::string_view path);
 };
 
-Gpud::Gpud(GpudOptions options) : impl_(std::make_unique<Impl>()) { impl_->options = std::move(options); }
+Gpud::Gpud(GpudOptions options) : impl_(std::make_unique<Impl>()) {
+  impl_->options = std::move(options);
+}
 
 Gpud::~Gpud() { Stop(); }
 
@@ -109,24 +111,28 @@ Result<void> Gpud::Impl::StartEngine() {
   engine_options.check_cgroups = options.check_cgroups;
   engine_options.unmanaged = options.unmanaged;
   if (options.simulated.count > 0) {
-    engine_options.context_bytes = std::min<std::uint64_t>(std::uint64_t{300} << 20, options.simulated.memory_bytes / 64);
+    engine_options.context_bytes =
+        std::min<std::uint64_t>(std::uint64_t{300} << 20, options.simulated.memory_bytes / 64);
   }
-  engine = std::make_unique<Engine>(engine_options, std::move(driver), [this](const EngineEvent& event) {
-    if (controller != nullptr) {
-      controller->OnEngineEvent(event);
-    }
-  });
+  engine =
+      std::make_unique<Engine>(engine_options, std::move(driver), [this](const EngineEvent& event) {
+        if (controller != nullptr) {
+          controller->OnEngineEvent(event);
+        }
+      });
   return Ok();
 }
 
 AdminAnswer Gpud::Impl::Answer(std::string_view path) {
   if (path == "/metrics") {
-    return {.type = "text/plain; version=0.0.4", .body = FormatMetrics(engine->ReadStatus(), inventory)};
+    return {.type = "text/plain; version=0.0.4",
+            .body = FormatMetrics(engine->ReadStatus(), inventory)};
   }
   if (path == "/status") {
     const Nanoseconds now = std::chrono::steady_clock::now().time_since_epoch().count();
-    return {.type = "application/json",
-            .body = kube::Dump(StatusToJson(engine->ReadStatus(), inventory, options.node_name, now))};
+    return {
+        .type = "application/json",
+        .body = kube::Dump(StatusToJson(engine->ReadStatus(), inventory, options.node_name, now))};
   }
   if (path == "/healthz") {
     return {.body = controller->is_leader() ? "ok\n" : "waiting for the node's lease\n"};
@@ -155,9 +161,11 @@ Result<void> Gpud::Start() {
                              .lease_namespace = impl.options.lease_namespace,
                              .cdi = impl.options.cdi,
                              .publishes_node = impl.options.publishes_node},
-      *impl.options.client, *impl.informers, *impl.manager, *impl.engine, files, impl.inventory, SystemClock());
+      *impl.options.client, *impl.informers, *impl.manager, *impl.engine, files, impl.inventory,
+      SystemClock());
   SUBLET_RETURN_IF_ERROR(impl.engine->Start());
-  impl.admin = std::make_unique<AdminServer>(AdminSocket(), [&impl](std::string_view path) { return impl.Answer(path); });
+  impl.admin = std::make_unique<AdminServer>(
+      AdminSocket(), [&impl](std::string_view path) { return impl.Answer(path); });
   SUBLET_RETURN_IF_ERROR(impl.admin->Start());
   impl.manager->Start();
   log::Info("gpud started", {{"node", impl.options.node_name},

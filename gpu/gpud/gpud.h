@@ -1,6 +1,6 @@
 // gpud: the GPU daemon of a node (`sublet gpud`). Holds the node's slices (SliceController), serves
-// their containers (Engine), tells about itself (AdminServer). In the embedded host it may run in the
-// process of `sublet host up` or as its own.
+// their containers (Engine), tells about itself (AdminServer). In the embedded host it may run in
+// the process of `sublet host up` or as its own.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@ struct GpudOptions {
   std::string node_name;
   // How to reach the API server; needed.
   std::shared_ptr<client::Client> client;
-  std::string run_folder = "/run/sublet/gpud";       // sockets, lock, state; not kept over a reboot
+  std::string run_folder = "/run/sublet/gpud";  // sockets, lock, state; not kept over a reboot
   std::string install_folder = "/var/lib/sublet/gpu";  // the containers' files
   std::string nvml_path = "libnvidia-ml.so.1";
   CdiOptions cdi;
@@ -42,7 +42,8 @@ class Gpud {
  public:
   explicit Gpud(GpudOptions options);
   ~Gpud();  // Stop
-  // Errors: ServiceUnavailable (no driver), Conflict (another gpud runs in run_folder), InternalError.
+  // Errors: ServiceUnavailable (no driver), Conflict (another gpud runs in run_folder),
+  // InternalError.
   Result<void> Start();
   void Stop();  // idempotent; joins. Containers go on; their clients wait for the next gpud.
   // RUN_FOLDER/admin.sock

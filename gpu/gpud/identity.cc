@@ -104,7 +104,8 @@ int PeerPid(int socket, int* pidfd) {
   *pidfd = -1;
   struct ucred credentials {};
   socklen_t length = sizeof credentials;
-  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0 || credentials.pid <= 0) {
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0 ||
+      credentials.pid <= 0) {
     return 0;
   }
   length = sizeof *pidfd;

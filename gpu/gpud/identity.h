@@ -1,6 +1,6 @@
-// Who a process is, from the node's point of view: start time, cgroup, the slice whose folder is mounted
-// in it. Read from /proc; a tenant cannot forge any of it without CAP_SYS_ADMIN on the node.
-// Threads: any.
+// Who a process is, from the node's point of view: start time, cgroup, the slice whose folder is
+// mounted in it. Read from /proc; a tenant cannot forge any of it without CAP_SYS_ADMIN on the
+// node. Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,9 @@ std::string MountedSlice(int pid);
 // The same from mountinfo's text. Pure.
 std::string MountedSliceIn(std::string_view mountinfo);
 
-// The peer of a connected unix socket: its pid on this node, and a pidfd (SO_PEERPIDFD where the kernel
-// has it, else pidfd_open with a look at the start time). *pidfd is -1 when the process is gone.
+// The peer of a connected unix socket: its pid on this node, and a pidfd (SO_PEERPIDFD where the
+// kernel has it, else pidfd_open with a look at the start time). *pidfd is -1 when the process is
+// gone.
 int PeerPid(int socket, int* pidfd);
 // pidfd_open for a process that must have this start time; -1: it is another one, or gone.
 int OpenPidfd(int pid, std::uint64_t start_time);

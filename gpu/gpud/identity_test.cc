@@ -1,4 +1,5 @@
-// Who a process is: cgroups of all layouts, the mounted slice, UUIDs, the admin socket's first line.
+// Who a process is: cgroups of all layouts, the mounted slice, UUIDs, the admin socket's first
+// line.
 #include "gpu/gpud/identity.h"
 
 #include <gtest/gtest.h>
@@ -25,9 +26,10 @@ TEST(Identity, ASiblingIsNotWithin) {
 }
 
 TEST(Identity, TheMountedFolderNamesTheSlice) {
-  EXPECT_EQ(MountedSliceIn("36 35 0:25 / / rw - overlay o rw\n"
-                           "90 36 0:26 /sublet/gpud/slices/u-1 /run/sublet/gpu ro - tmpfs tmpfs rw\n"),
-            "u-1");
+  EXPECT_EQ(
+      MountedSliceIn("36 35 0:25 / / rw - overlay o rw\n"
+                     "90 36 0:26 /sublet/gpud/slices/u-1 /run/sublet/gpu ro - tmpfs tmpfs rw\n"),
+      "u-1");
   EXPECT_EQ(MountedSliceIn("90 36 0:26 /x /run/sublet/gpu2 ro - tmpfs tmpfs rw\n"), "");
   EXPECT_EQ(MountedSlice(getpid()), "");
 }

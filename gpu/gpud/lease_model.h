@@ -1,6 +1,6 @@
 // LeaseModel: processes that launch kernels, the gate as gpu/hooks/launch.cc has it, a device that
-// slices time (gpu/simulator/execution.h) and the Arbiter, on a virtual clock. Tests and the demo of
-// shares run minutes of device time in seconds with it. Delays stand for messages and wake-ups.
+// slices time (gpu/simulator/execution.h) and the Arbiter, on a virtual clock. Tests and the demo
+// of shares run minutes of device time in seconds with it. Delays stand for messages and wake-ups.
 // Test code. Threads: one.
 #pragma once
 
@@ -141,10 +141,12 @@ class LeaseModel {
         slice.waiting = true;
         return;
       }
-      const std::uint64_t unfinished = slice.launched - (slice.word.is_contended ? slice.known_finished : slice.finished);
+      const std::uint64_t unfinished =
+          slice.launched - (slice.word.is_contended ? slice.known_finished : slice.finished);
       if (slice.word.is_contended) {
         const Nanoseconds left = slice.word.end - now_;
-        const auto allowed = static_cast<std::uint64_t>(std::max<Nanoseconds>(left / slice.kernel, 1));
+        const auto allowed =
+            static_cast<std::uint64_t>(std::max<Nanoseconds>(left / slice.kernel, 1));
         if (left <= 0 || (unfinished != 0 && unfinished >= allowed)) {
           slice.waiting = left <= 0;
           slice.known_finished = slice.finished;
@@ -187,7 +189,8 @@ class LeaseModel {
           slice.next_word_at = now_ + kMessage;
           published_.resize(slices_.size());
           published_[static_cast<std::size_t>(i)] = word.is_open;
-          open_max_ = std::max(open_max_, static_cast<int>(std::count(published_.begin(), published_.end(), true)));
+          open_max_ = std::max(
+              open_max_, static_cast<int>(std::count(published_.begin(), published_.end(), true)));
         });
   }
 

@@ -5,8 +5,8 @@
 
 namespace sublet::gpu {
 
-void Ledger::SetDevice(const std::string& uuid, std::int64_t memory_bytes, bool is_healthy, std::string health_message,
-                       std::int64_t generation_min) {
+void Ledger::SetDevice(const std::string& uuid, std::int64_t memory_bytes, bool is_healthy,
+                       std::string health_message, std::int64_t generation_min) {
   Device& device = devices_[uuid];
   device.generation = std::max(device.generation, generation_min);
   if (device.memory_bytes != memory_bytes || device.is_healthy != is_healthy) {
@@ -17,21 +17,25 @@ void Ledger::SetDevice(const std::string& uuid, std::int64_t memory_bytes, bool 
   device.health_message = std::move(health_message);
 }
 
-std::variant<Grant, Denial> Ledger::TryGrant(const std::string& slice, const std::vector<SliceDevice>& devices) {
+std::variant<Grant, Denial> Ledger::TryGrant(const std::string& slice,
+                                             const std::vector<SliceDevice>& devices) {
   if (const auto held = grants_.find(slice); held != grants_.end()) {
     return held->second;
   }
   for (const SliceDevice& wanted : devices) {
     const auto found = devices_.find(wanted.uuid);
     if (found == devices_.end()) {
-      return Denial{std::string(kDeniedUnknownDevice), "no device " + wanted.uuid + " on this node"};
+      return Denial{std::string(kDeniedUnknownDevice),
+                    "no device " + wanted.uuid + " on this node"};
     }
     const Device& device = found->second;
     if (!device.is_healthy) {
-      return Denial{std::string(kDeniedUnhealthyDevice), wanted.uuid + " is unhealthy: " + device.health_message};
+      return Denial{std::string(kDeniedUnhealthyDevice),
+                    wanted.uuid + " is unhealthy: " + device.health_message};
     }
     if (wanted.memory_bytes <= 0 || wanted.share_milli <= 0) {
-      return Denial{std::string(kDeniedInvalidSpec), wanted.uuid + ": bytes and share must be positive"};
+      return Denial{std::string(kDeniedInvalidSpec),
+                    wanted.uuid + ": bytes and share must be positive"};
     }
     if (wanted.memory_bytes > device.free_bytes()) {
       return Denial{std::string(kDeniedInsufficientMemory),
@@ -40,8 +44,8 @@ std::variant<Grant, Denial> Ledger::TryGrant(const std::string& slice, const std
     }
     if (wanted.share_milli > device.free_milli()) {
       return Denial{std::string(kDeniedInsufficientShare),
-                    wanted.uuid + ": share " + std::to_string(wanted.share_milli) + "/1000 asked, " +
-                        std::to_string(device.free_milli()) + " free"};
+                    wanted.uuid + ": share " + std::to_string(wanted.share_milli) +
+                        "/1000 asked, " + std::to_string(device.free_milli()) + " free"};
     }
   }
   Grant grant;

@@ -13,7 +13,9 @@
 namespace sublet::gpu {
 namespace {
 
-bool Granted(const std::variant<Grant, Denial>& answer) { return std::holds_alternative<Grant>(answer); }
+bool Granted(const std::variant<Grant, Denial>& answer) {
+  return std::holds_alternative<Grant>(answer);
+}
 
 TEST(Ledger, GrantsAllDevicesOrNone) {
   Ledger ledger;
@@ -25,7 +27,8 @@ TEST(Ledger, GrantsAllDevicesOrNone) {
   EXPECT_EQ(std::get<Denial>(denied).reason, kDeniedInsufficientMemory);
   EXPECT_EQ(std::get<Denial>(denied).message, "A: 50 bytes asked, 40 free");
   EXPECT_EQ(ledger.FindDevice("B")->used_bytes, 0);
-  EXPECT_EQ(std::get<Denial>(ledger.TryGrant("z", {{"A", 1, 501}})).reason, kDeniedInsufficientShare);
+  EXPECT_EQ(std::get<Denial>(ledger.TryGrant("z", {{"A", 1, 501}})).reason,
+            kDeniedInsufficientShare);
   EXPECT_EQ(std::get<Denial>(ledger.TryGrant("z", {{"C", 1, 1}})).reason, kDeniedUnknownDevice);
   EXPECT_EQ(std::get<Denial>(ledger.TryGrant("z", {{"A", -5, 1}})).reason, kDeniedInvalidSpec);
   ledger.SetDevice("A", 100, false, "Xid 79");
@@ -75,8 +78,8 @@ TEST(Ledger, TwoTenantsRacingForTheLastSliceNeverBothGetIt) {
       for (int round = 0; round < kRounds; ++round) {
         {
           MutexLock lock(mutex);
-          wins[tenant][static_cast<std::size_t>(round)] =
-              Granted(ledger.TryGrant("t" + std::to_string(tenant) + "/" + std::to_string(round), {{"A", 600, 600}}));
+          wins[tenant][static_cast<std::size_t>(round)] = Granted(ledger.TryGrant(
+              "t" + std::to_string(tenant) + "/" + std::to_string(round), {{"A", 600, 600}}));
           SUBLET_CHECK(ledger.FindDevice("A")->used_bytes <= 1000);
         }
         if (round_done.fetch_add(1) % 2 == 1) {
@@ -93,9 +96,13 @@ TEST(Ledger, TwoTenantsRacingForTheLastSliceNeverBothGetIt) {
   tenants[0].join();
   tenants[1].join();
   for (int round = 0; round < kRounds; ++round) {
-    ASSERT_LE(wins[0][static_cast<std::size_t>(round)] + wins[1][static_cast<std::size_t>(round)], 1) << round;
+    ASSERT_LE(wins[0][static_cast<std::size_t>(round)] + wins[1][static_cast<std::size_t>(round)],
+              1)
+        << round;
   }
-  EXPECT_GE(std::count(wins[0].begin(), wins[0].end(), 1) + std::count(wins[1].begin(), wins[1].end(), 1), kRounds / 2);
+  EXPECT_GE(
+      std::count(wins[0].begin(), wins[0].end(), 1) + std::count(wins[1].begin(), wins[1].end(), 1),
+      kRounds / 2);
 }
 
 TEST(Ledger, RandomGrantsAndReleasesKeepTheSums) {
@@ -117,7 +124,8 @@ TEST(Ledger, RandomGrantsAndReleasesKeepTheSums) {
       std::vector<SliceDevice> wanted;
       for (const char* uuid : {"A", "B", "C"}) {
         if (next(2) == 0) {
-          wanted.push_back({uuid, static_cast<std::int64_t>(1 + next(4000)), static_cast<std::int32_t>(1 + next(400))});
+          wanted.push_back({uuid, static_cast<std::int64_t>(1 + next(4000)),
+                            static_cast<std::int32_t>(1 + next(400))});
         }
       }
       granted += !wanted.empty() && Granted(ledger.TryGrant(name, wanted)) ? 1 : 0;

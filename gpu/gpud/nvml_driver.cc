@@ -45,7 +45,8 @@ class NvmlDriver final : public GpuDriver {
     Load("nvmlDeviceGetComputeRunningProcesses_v3", &processes_);
     Load("nvmlDeviceGetProcessUtilization", &utilization_);
     Load("nvmlDeviceSetMemoryLimits_v1", &set_limits_);
-    if (init_ == nullptr || count_ == nullptr || handle_ == nullptr || uuid_ == nullptr || memory_ == nullptr) {
+    if (init_ == nullptr || count_ == nullptr || handle_ == nullptr || uuid_ == nullptr ||
+        memory_ == nullptr) {
       return ServiceUnavailable(path + " lacks basic NVML functions");
     }
     if (const nvmlReturn_t result = init_(); result != kNvmlSuccess) {
@@ -151,7 +152,9 @@ class NvmlDriver final : public GpuDriver {
     }
     const nvmlSetMemoryLimits_v1_t limits{cgroup.c_str(), 0, bytes == 0 ? kMemoryLimitMax : bytes};
     const nvmlReturn_t result = set_limits_(device, &limits);
-    return result == kNvmlSuccess ? Ok() : InternalError("NVML refuses the limit: code " + std::to_string(result));
+    return result == kNvmlSuccess
+               ? Ok()
+               : InternalError("NVML refuses the limit: code " + std::to_string(result));
   }
 
  private:
@@ -169,7 +172,8 @@ class NvmlDriver final : public GpuDriver {
     }
     const nvmlSetMemoryLimits_v1_t clear{"/sys/fs/cgroup/sublet-probe", 0, kMemoryLimitMax};
     const nvmlReturn_t result = set_limits_(device, &clear);
-    return result != kNvmlNotSupported && result != kNvmlFunctionNotFound && result != kNvmlNoPermission;
+    return result != kNvmlNotSupported && result != kNvmlFunctionNotFound &&
+           result != kNvmlNoPermission;
   }
 
   DriverDevice ReadDevice(unsigned int index) {
@@ -178,7 +182,8 @@ class NvmlDriver final : public GpuDriver {
     out.minor = out.index;
     nvmlDevice_t device = nullptr;
     char text[96] = "";
-    if (handle_(index, &device) != kNvmlSuccess || uuid_(device, text, sizeof text) != kNvmlSuccess) {
+    if (handle_(index, &device) != kNvmlSuccess ||
+        uuid_(device, text, sizeof text) != kNvmlSuccess) {
       out.is_healthy = false;
       out.health_message = "NVML cannot open the device";
       return out;
@@ -203,7 +208,8 @@ class NvmlDriver final : public GpuDriver {
       out.total_bytes = memory.total;
     } else {
       out.is_healthy = false;
-      out.health_message = result == kNvmlGpuIsLost ? "the device is lost" : "NVML cannot read its memory";
+      out.health_message =
+          result == kNvmlGpuIsLost ? "the device is lost" : "NVML cannot read its memory";
     }
     return out;
   }
@@ -226,7 +232,8 @@ class NvmlDriver final : public GpuDriver {
   nvmlReturn_t (*memory_v2_)(nvmlDevice_t, nvmlMemory_v2_t*) = nullptr;
   nvmlReturn_t (*capability_)(nvmlDevice_t, int*, int*) = nullptr;
   nvmlReturn_t (*processes_)(nvmlDevice_t, unsigned int*, nvmlProcessInfo_t*) = nullptr;
-  nvmlReturn_t (*utilization_)(nvmlDevice_t, nvmlProcessUtilizationSample_t*, unsigned int*, unsigned long long) = nullptr;
+  nvmlReturn_t (*utilization_)(nvmlDevice_t, nvmlProcessUtilizationSample_t*, unsigned int*,
+                               unsigned long long) = nullptr;
   nvmlReturn_t (*set_limits_)(nvmlDevice_t, const nvmlSetMemoryLimits_v1_t*) = nullptr;
 };
 

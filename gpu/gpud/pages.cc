@@ -56,19 +56,21 @@ bool ParseDeviceUuid(std::string_view uuid, unsigned char (&bytes)[16]) {
     if (value < 0 || digits == 32) {
       return false;
     }
-    bytes[digits / 2] = static_cast<unsigned char>(digits % 2 == 0 ? value << 4 : bytes[digits / 2] | value);
+    bytes[digits / 2] =
+        static_cast<unsigned char>(digits % 2 == 0 ? value << 4 : bytes[digits / 2] | value);
     ++digits;
   }
   return digits == 32;
 }
 
-Result<void> SlicePages::MakeControl(const std::string& slice, const std::vector<PageDevice>& devices,
-                                     bool is_enforced) {
+Result<void> SlicePages::MakeControl(const std::string& slice,
+                                     const std::vector<PageDevice>& devices, bool is_enforced) {
   control_fd_ = memfd_create("sublet-gpu-control", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (control_fd_ < 0 || ftruncate(control_fd_, sizeof(ControlPage)) != 0) {
     return Errno("control page");
   }
-  void* memory = mmap(nullptr, sizeof(ControlPage), PROT_READ | PROT_WRITE, MAP_SHARED, control_fd_, 0);
+  void* memory =
+      mmap(nullptr, sizeof(ControlPage), PROT_READ | PROT_WRITE, MAP_SHARED, control_fd_, 0);
   if (memory == MAP_FAILED) {
     return Errno("control page");
   }
@@ -92,9 +94,11 @@ Result<void> SlicePages::MakeControl(const std::string& slice, const std::vector
     device.lease.store(is_enforced ? 0 : kLeaseOpen);
   }
   control_->magic = kPageMagic;
-  // From here on nobody can get a writable mapping of it; ours stays. Kernels before 5.1 (and gVisor)
-  // lack the seal: there a client could rewrite its own page, which NVML's view still catches.
-  if (fcntl(control_fd_, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0 &&
+  // From here on nobody can get a writable mapping of it; ours stays. Kernels before 5.1 (and
+  // gVisor) lack the seal: there a client could rewrite its own page, which NVML's view still
+  // catches.
+  if (fcntl(control_fd_, F_ADD_SEALS,
+            F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0 &&
       errno != EINVAL) {
     return Errno("control page seal");
   }
@@ -117,7 +121,8 @@ Result<void> SlicePages::MapUsage(int fd, bool is_new) {
   return usage_read_fd_ >= 0 ? Ok() : Errno("usage page");
 }
 
-Result<std::unique_ptr<SlicePages>> SlicePages::Create(const std::string& slice, const std::vector<PageDevice>& devices,
+Result<std::unique_ptr<SlicePages>> SlicePages::Create(const std::string& slice,
+                                                       const std::vector<PageDevice>& devices,
                                                        bool is_enforced) {
   std::unique_ptr<SlicePages> pages(new SlicePages);
   SUBLET_RETURN_IF_ERROR(pages->MakeControl(slice, devices, is_enforced));
@@ -131,7 +136,8 @@ Result<std::unique_ptr<SlicePages>> SlicePages::Create(const std::string& slice,
   return pages;
 }
 
-Result<std::unique_ptr<SlicePages>> SlicePages::Adopt(const std::string& slice, const std::vector<PageDevice>& devices,
+Result<std::unique_ptr<SlicePages>> SlicePages::Adopt(const std::string& slice,
+                                                      const std::vector<PageDevice>& devices,
                                                       bool is_enforced, int pid) {
   const std::string root = "/proc/" + std::to_string(pid);
   std::ifstream maps(root + "/maps");
@@ -139,7 +145,8 @@ Result<std::unique_ptr<SlicePages>> SlicePages::Adopt(const std::string& slice, 
   int fd = -1;
   for (int lines = 0; lines < 100'000 && fd < 0 && std::getline(maps, line); ++lines) {
     if (line.find(std::string("/memfd:") + kUsageName) != std::string::npos) {
-      fd = open((root + "/map_files/" + line.substr(0, line.find(' '))).c_str(), O_RDWR | O_CLOEXEC);
+      fd =
+          open((root + "/map_files/" + line.substr(0, line.find(' '))).c_str(), O_RDWR | O_CLOEXEC);
     }
   }
   struct stat info {};
@@ -192,10 +199,13 @@ int SlicePages::TakeSlot(std::uint32_t container_pid) {
 }
 
 bool SlicePages::HasSlot(int slot, std::uint32_t generation) const {
-  return slot >= 0 && slot < kPageSlotsMax && generation != 0 && generation_[static_cast<std::size_t>(slot)] == generation;
+  return slot >= 0 && slot < kPageSlotsMax && generation != 0 &&
+         generation_[static_cast<std::size_t>(slot)] == generation;
 }
 
-std::uint32_t SlicePages::Generation(int slot) const { return generation_[static_cast<std::size_t>(slot)]; }
+std::uint32_t SlicePages::Generation(int slot) const {
+  return generation_[static_cast<std::size_t>(slot)];
+}
 
 std::uint64_t SlicePages::SlotBytes(int slot, int device) const {
   std::uint64_t sum = 0;
@@ -219,7 +229,8 @@ std::array<std::uint64_t, kPageDevicesMax> SlicePages::ClearSlot(int slot) {
   std::array<std::uint64_t, kPageDevicesMax> bytes{};
   for (int device = 0; device < device_count(); ++device) {
     // More than everything charged cannot have been this process's.
-    bytes[static_cast<std::size_t>(device)] = std::min(SlotBytes(slot, device), usage_->devices[device].total.load());
+    bytes[static_cast<std::size_t>(device)] =
+        std::min(SlotBytes(slot, device), usage_->devices[device].total.load());
     held_[static_cast<std::size_t>(device)] += bytes[static_cast<std::size_t>(device)];
   }
   generation_[static_cast<std::size_t>(slot)] = 0;
@@ -271,7 +282,9 @@ bool SlicePages::Repair() {
 
 std::uint64_t SlicePages::Total(int device) const { return usage_->devices[device].total.load(); }
 std::uint64_t SlicePages::Peak(int device) const { return usage_->devices[device].peak.load(); }
-std::uint64_t SlicePages::Refusals(int device) const { return usage_->devices[device].refusals.load(); }
+std::uint64_t SlicePages::Refusals(int device) const {
+  return usage_->devices[device].refusals.load();
+}
 
 std::uint64_t SlicePages::WaitNs(int device) const {
   std::uint64_t sum = 0;
@@ -315,10 +328,12 @@ LeaseObservation SlicePages::Observe(int device) const {
     }
     const SlotDevice& mine = usage_->slots[slot].devices[device];
     seen.is_waiting = seen.is_waiting || mine.waiting.load(std::memory_order_relaxed) != 0;
-    seen.is_unfinished = seen.is_unfinished || mine.submitted.load(std::memory_order_relaxed) != mine.completed.load(std::memory_order_relaxed);
+    seen.is_unfinished = seen.is_unfinished || mine.submitted.load(std::memory_order_relaxed) !=
+                                                   mine.completed.load(std::memory_order_relaxed);
     seen.launches += mine.launches.load(std::memory_order_relaxed);
-    seen.last_done = std::max(seen.last_done, static_cast<Nanoseconds>(std::min<std::uint64_t>(
-                                                  mine.last_done_ns.load(std::memory_order_relaxed), LLONG_MAX)));
+    seen.last_done = std::max(seen.last_done,
+                              static_cast<Nanoseconds>(std::min<std::uint64_t>(
+                                  mine.last_done_ns.load(std::memory_order_relaxed), LLONG_MAX)));
   }
   return seen;
 }
@@ -339,14 +354,19 @@ void SlicePages::SetLease(int device, const LeaseWord& word) {
   ControlDevice& mine = control_->devices[device];
   mine.lease_end_ns.store(static_cast<std::uint64_t>(word.end));
   const std::uint32_t old = mine.lease.load();
-  const std::uint32_t bits = (word.is_open ? kLeaseOpen : 0) | (word.is_contended ? kLeaseContended : 0);
+  const std::uint32_t bits =
+      (word.is_open ? kLeaseOpen : 0) | (word.is_contended ? kLeaseContended : 0);
   mine.lease.store(((old & ~(kLeaseStep - 1)) + kLeaseStep) | bits);
   if (word.is_open) {
     syscall(SYS_futex, &mine.lease, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
   }
 }
 
-void SlicePages::SetContextBytes(int device, std::uint64_t bytes) { control_->devices[device].context_bytes.store(bytes); }
-void SlicePages::SetBusy(int device, std::uint64_t ns) { control_->devices[device].busy_ns.store(ns); }
+void SlicePages::SetContextBytes(int device, std::uint64_t bytes) {
+  control_->devices[device].context_bytes.store(bytes);
+}
+void SlicePages::SetBusy(int device, std::uint64_t ns) {
+  control_->devices[device].busy_ns.store(ns);
+}
 
 }  // namespace sublet::gpu

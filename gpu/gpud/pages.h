@@ -1,7 +1,7 @@
-// SlicePages: the two memory pages of one slice (gpu/hooks/protocol.h) as gpud sees them: it writes the
-// control page and repairs the usage page when processes die.
-// Everything read from the usage page is the tenant's word: it is clamped, never trusted to be sane.
-// Threads: one (gpud's engine thread); clients write the usage page concurrently.
+// SlicePages: the two memory pages of one slice (gpu/hooks/protocol.h) as gpud sees them: it writes
+// the control page and repairs the usage page when processes die. Everything read from the usage
+// page is the tenant's word: it is clamped, never trusted to be sane. Threads: one (gpud's engine
+// thread); clients write the usage page concurrently.
 #pragma once
 
 #include <array>
@@ -32,11 +32,13 @@ class SlicePages {
  public:
   // Makes both pages; the control page is sealed so that nobody else can ever map it writable.
   // Errors: InternalError (memfd or mmap refused).
-  static Result<std::unique_ptr<SlicePages>> Create(const std::string& slice, const std::vector<PageDevice>& devices,
+  static Result<std::unique_ptr<SlicePages>> Create(const std::string& slice,
+                                                    const std::vector<PageDevice>& devices,
                                                     bool is_enforced);
   // The same with the usage page of an earlier gpud, taken from a living client's memory
   // (/proc/PID/map_files). Errors: NotFound (no such mapping, or not of our size).
-  static Result<std::unique_ptr<SlicePages>> Adopt(const std::string& slice, const std::vector<PageDevice>& devices,
+  static Result<std::unique_ptr<SlicePages>> Adopt(const std::string& slice,
+                                                   const std::vector<PageDevice>& devices,
                                                    bool is_enforced, int pid);
   ~SlicePages();
   SlicePages(const SlicePages&) = delete;
@@ -56,8 +58,8 @@ class SlicePages {
   // Returns the bytes per device.
   std::array<std::uint64_t, kPageDevicesMax> ClearSlot(int slot);
   void ReleaseHeld(int device, std::uint64_t bytes);
-  // Takes the surplus that killed processes left in the totals; false: some process is in the middle of
-  // a change, try again.
+  // Takes the surplus that killed processes left in the totals; false: some process is in the
+  // middle of a change, try again.
   bool Repair();
 
   // The bytes charged to a slot, host memory excluded.
@@ -84,7 +86,8 @@ class SlicePages {
 
  private:
   SlicePages() = default;
-  Result<void> MakeControl(const std::string& slice, const std::vector<PageDevice>& devices, bool is_enforced);
+  Result<void> MakeControl(const std::string& slice, const std::vector<PageDevice>& devices,
+                           bool is_enforced);
   Result<void> MapUsage(int fd, bool is_new);
   std::uint64_t LiveBytes(int device) const;
 

@@ -37,11 +37,13 @@ struct PodRecord {
 constexpr std::string_view kBySlice = "slice";
 
 // A tenant's host pod names its slice (its own name is a translation that only the syncer knows); a
-// pod of the host's own is known by its UID as well, before and after the binding has named the slice.
+// pod of the host's own is known by its UID as well, before and after the binding has named the
+// slice.
 std::vector<std::string> SlicesOf(const Json& pod) {
   std::vector<std::string> slices = {std::string(kube::FindString(pod, {"metadata", "uid"}))};
   const std::string prefix = CdiDeviceName("");
-  if (const std::string_view device = kube::AnnotationOf(pod, kCdiAnnotation); device.starts_with(prefix)) {
+  if (const std::string_view device = kube::AnnotationOf(pod, kCdiAnnotation);
+      device.starts_with(prefix)) {
     slices.emplace_back(device.substr(prefix.size()));
   }
   return slices;
@@ -58,7 +60,8 @@ client::InformerOptions PodInformer(const std::string& node) {
           .keep_bytes = false,
           .make_record = [](const Json& object) -> std::shared_ptr<const void> {
             const std::string_view phase = kube::FindString(object, {"status", "phase"});
-            return std::make_shared<PodRecord>(PodRecord{phase == "Succeeded" || phase == "Failed", SlicesOf(object)});
+            return std::make_shared<PodRecord>(
+                PodRecord{phase == "Succeeded" || phase == "Failed", SlicesOf(object)});
           }};
 }
 
@@ -80,20 +83,25 @@ std::string LedgerKey(const kube::ObjectKey& key) { return key.namespace_name + 
 
 }  // namespace
 
-SliceController::SliceController(SliceControllerOptions options, client::Client client, client::InformerFactory& informers,
-                                 client::Manager& manager, Engine& engine, InstalledFiles files,
-                                 DriverInventory inventory, const Clock& clock)
+SliceController::SliceController(SliceControllerOptions options, client::Client client,
+                                 client::InformerFactory& informers, client::Manager& manager,
+                                 Engine& engine, InstalledFiles files, DriverInventory inventory,
+                                 const Clock& clock)
     : options_(std::move(options)),
       client_(client),
       engine_(engine),
       files_(std::move(files)),
       inventory_(std::move(inventory)),
-      driver_libraries_(options_.cdi.is_simulated ? std::vector<std::string>{} : FindDriverLibraries(options_.cdi.driver_folder)),
+      driver_libraries_(options_.cdi.is_simulated
+                            ? std::vector<std::string>{}
+                            : FindDriverLibraries(options_.cdi.driver_folder)),
       clock_(clock),
       slices_(informers.For(SliceInformer())),
       pods_(informers.For(PodInformer(options_.node_name))),
       events_(client, "gpud", options_.node_name, clock) {
-  queue_ = &manager.Add({.name = "gpuslice", .reconcile = [this](const kube::ObjectKey& key) { return Reconcile(key); }});
+  queue_ = &manager.Add({.name = "gpuslice", .reconcile = [this](const kube::ObjectKey& key) {
+                           return Reconcile(key);
+                         }});
   slices_.AddHandler([this](const client::ObjectPtr& before, const client::ObjectPtr& after) {
     queue_->Add((after != nullptr ? after : before)->key);
   });
@@ -127,7 +135,8 @@ std::optional<GpuSlice> SliceController::FindSlice(const kube::ObjectKey& key) c
 }
 
 client::ObjectPtr SliceController::PodOf(const GpuSlice& slice) const {
-  const auto pods = pods_.ByIndex(std::string(kBySlice), SliceIndexKey(slice.name_space, slice.name));
+  const auto pods =
+      pods_.ByIndex(std::string(kBySlice), SliceIndexKey(slice.name_space, slice.name));
   return pods.empty() ? nullptr : pods.front();
 }
 
@@ -136,15 +145,16 @@ void SliceController::OnEngineEvent(const EngineEvent& event) {
   if (event.slice.empty()) {
     queue_->Add({"", kNodeKey});  // the node's health may have changed
   }
-  for (const client::ObjectPtr& object : event.slice.empty() ? std::vector<client::ObjectPtr>{} : slices_.List()) {
+  for (const client::ObjectPtr& object :
+       event.slice.empty() ? std::vector<client::ObjectPtr>{} : slices_.List()) {
     if (object->key.name == event.slice && object->record != nullptr) {
       EventOnPod(object->As<GpuSlice>(), "Warning", event.reason, event.message);
     }
   }
 }
 
-void SliceController::EventOnPod(const GpuSlice& slice, std::string_view type, std::string_view reason,
-                                 std::string_view message) {
+void SliceController::EventOnPod(const GpuSlice& slice, std::string_view type,
+                                 std::string_view reason, std::string_view message) {
   events_.Event({.api_version = std::string(kApiVersion),
                  .kind = std::string(kSliceKind),
                  .namespace_name = slice.name_space,
@@ -174,7 +184,8 @@ Result<Outcome> SliceController::Reconcile(const kube::ObjectKey& key) {
   return key.name == kNodeKey ? PublishNode() : ReconcileSlice(key);
 }
 
-// What an earlier gpud granted is charged before anything new is decided, in the order of the grants.
+// What an earlier gpud granted is charged before anything new is decided, in the order of the
+// grants.
 void SliceController::RestoreLedger() {
   std::map<std::string, std::int64_t> generations;
   if (auto old = client_.Get({NodeResource(), "", options_.node_name, ""}); old.ok()) {
@@ -185,7 +196,9 @@ void SliceController::RestoreLedger() {
     }
   }
   for (const DriverDevice& device : inventory_.devices) {
-    ledger_.SetDevice(device.uuid, static_cast<std::int64_t>(device.total_bytes - std::min(device.total_bytes, device.reserved_bytes)),
+    ledger_.SetDevice(device.uuid,
+                      static_cast<std::int64_t>(
+                          device.total_bytes - std::min(device.total_bytes, device.reserved_bytes)),
                       device.is_healthy, device.health_message, generations[device.uuid]);
   }
   for (const client::ObjectPtr& object : slices_.List()) {
@@ -234,7 +247,8 @@ Result<void> SliceController::Open(const GpuSlice& slice, const Grant& grant) {
   const EngineSlice opened = EngineSliceOf(slice, grant);
   SUBLET_RETURN_IF_ERROR(engine_.AddSlice(opened));
   return WriteCdiSpec(options_.cdi, slice.name,
-                      MakeCdiSpec(opened, engine_.FolderOf(slice.name), files_, options_.cdi, inventory_, driver_libraries_));
+                      MakeCdiSpec(opened, engine_.FolderOf(slice.name), files_, options_.cdi,
+                                  inventory_, driver_libraries_));
 }
 
 void SliceController::Close(const std::string& ledger_key, const std::string& name) {
@@ -268,7 +282,8 @@ Result<Outcome> SliceController::Decide(const GpuSlice& slice) {
   } else if (IsNameTaken(slice)) {
     // Sockets and CDI specs are named by the slice alone: whoever learned a foreign pod's UID must
     // not be served from, or replace, what is that pod's.
-    answer = Denial{std::string(kDeniedInvalidSpec), "a slice of this name is held in another namespace"};
+    answer = Denial{std::string(kDeniedInvalidSpec),
+                    "a slice of this name is held in another namespace"};
   } else {
     answer = ledger_.TryGrant(key, slice.spec.devices);
   }
@@ -296,7 +311,8 @@ Result<Outcome> SliceController::Decide(const GpuSlice& slice) {
     return written.error();  // the ledger remembers the grant; the next try answers the same
   }
   queue_->Add({"", kNodeKey});
-  return Outcome::After(opened.ok() ? std::chrono::nanoseconds(options_.orphan_after) : std::chrono::nanoseconds(kOpenRetry));
+  return Outcome::After(opened.ok() ? std::chrono::nanoseconds(options_.orphan_after)
+                                    : std::chrono::nanoseconds(kOpenRetry));
 }
 
 // A granted slice: opened again after a restart, and given up when its pod does not need it.
@@ -323,7 +339,9 @@ Result<Outcome> SliceController::Keep(const GpuSlice& slice) {
   } else if (pod_was_seen_[key]) {
     is_orphan = true;
   } else {
-    const WallTime since = granted_at_.try_emplace(key, kube::FindTime(slice.status.granted_at).value_or(clock_.Now())).first->second;
+    const WallTime since =
+        granted_at_.try_emplace(key, kube::FindTime(slice.status.granted_at).value_or(clock_.Now()))
+            .first->second;
     const auto left = options_.orphan_after - (clock_.Now() - since);
     if (left > std::chrono::nanoseconds(0)) {
       return Outcome::After(std::chrono::duration_cast<std::chrono::nanoseconds>(left));
@@ -350,7 +368,8 @@ Result<Outcome> SliceController::Free(const GpuSlice& slice) {
   if (ledger_.Find(key) != nullptr) {
     // Not offered to new containers any more; what runs keeps its memory until it ends.
     RemoveCdiSpec(options_.cdi, slice.name);
-    // A gpud that has just started finds the processes of its predecessor by opening the slice again.
+    // A gpud that has just started finds the processes of its predecessor by opening the slice
+    // again.
     SUBLET_RETURN_IF_ERROR(engine_.AddSlice(EngineSliceOf(slice, slice.status.devices)));
     if (engine_.ProcessesOf(slice.name) > 0) {
       return Outcome::After(kDrainPoll);

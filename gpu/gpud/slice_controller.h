@@ -1,14 +1,14 @@
 // SliceController: gpud's side of the slice protocol (DESIGN.md section 4) against an API server.
 //
-// One reconciler for everything it does: a key "namespace/name" is a GpuSlice, kNodeKey publishes the
-// node, kLeaseKey keeps the right to do so. One key at a time, so the ledger needs no lock.
+// One reconciler for everything it does: a key "namespace/name" is a GpuSlice, kNodeKey publishes
+// the node, kLeaseKey keeps the right to do so. One key at a time, so the ledger needs no lock.
 //
 //   asked        → granted or denied, all devices in one status write; ready when the container's files
 //                  and socket exist (the same write, unless opening failed)
 //   deleted      → released when no process of the pod is left, then the finalizer goes
 //   granted, but the pod never came for 60 s, or is gone, or has ended → the object is deleted
-// At start every granted slice is put back into the ledger before anything is granted. Not being the
-// node's gpud any more (the lease went to another) stops grants; running pods go on.
+// At start every granted slice is put back into the ledger before anything is granted. Not being
+// the node's gpud any more (the lease went to another) stops grants; running pods go on.
 #pragma once
 
 #include <atomic>
@@ -45,9 +45,9 @@ class SliceController {
  public:
   // engine, clock outlive this. Registers its reconciler with `manager` and its informers with
   // `informers`; both are the caller's and are started and stopped by it.
-  SliceController(SliceControllerOptions options, client::Client client, client::InformerFactory& informers,
-                  client::Manager& manager, Engine& engine, InstalledFiles files, DriverInventory inventory,
-                  const Clock& clock);
+  SliceController(SliceControllerOptions options, client::Client client,
+                  client::InformerFactory& informers, client::Manager& manager, Engine& engine,
+                  InstalledFiles files, DriverInventory inventory, const Clock& clock);
   ~SliceController();
 
   // An event of the engine becomes an Event of the pod. Threads: any.
@@ -77,7 +77,8 @@ class SliceController {
   client::ObjectPtr PodOf(const GpuSlice& slice) const;
   // True when a slice of the same name in another namespace holds devices of this node.
   bool IsNameTaken(const GpuSlice& slice) const;
-  void EventOnPod(const GpuSlice& slice, std::string_view type, std::string_view reason, std::string_view message);
+  void EventOnPod(const GpuSlice& slice, std::string_view type, std::string_view reason,
+                  std::string_view message);
 
   const SliceControllerOptions options_;
   const client::Client client_;
@@ -96,7 +97,7 @@ class SliceController {
   // The reconciler's only.
   Ledger ledger_;
   bool restored_ = false;
-  std::map<std::string, WallTime> granted_at_;       // ledger key → first seen without its pod
+  std::map<std::string, WallTime> granted_at_;  // ledger key → first seen without its pod
   std::map<std::string, bool> pod_was_seen_;
 };
 

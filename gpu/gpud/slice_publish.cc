@@ -69,7 +69,8 @@ Result<Outcome> SliceController::PublishNode() {
   const std::map<std::string, std::string> unhealthy = engine_.ReadStatus().unhealthy;
   for (const DriverDevice& device : inventory_.devices) {
     const auto why = unhealthy.find(device.uuid);
-    ledger_.SetDevice(device.uuid, ledger_.FindDevice(device.uuid)->memory_bytes, device.is_healthy && why == unhealthy.end(),
+    ledger_.SetDevice(device.uuid, ledger_.FindDevice(device.uuid)->memory_bytes,
+                      device.is_healthy && why == unhealthy.end(),
                       why == unhealthy.end() ? device.health_message : why->second);
     const Ledger::Device* books = ledger_.FindDevice(device.uuid);
     node.devices.push_back({.uuid = device.uuid,
@@ -94,7 +95,8 @@ Result<Outcome> SliceController::PublishNode() {
   }
   Json object = NodeToJson(node);
   object["metadata"] = (*current)["metadata"];
-  SUBLET_TRY(Json stored, client_.Update({NodeResource(), "", options_.node_name, "status"}, object));
+  SUBLET_TRY(Json stored,
+             client_.Update({NodeResource(), "", options_.node_name, "status"}, object));
   (void)stored;
   if (options_.publishes_node) {
     if (const auto published = PublishHostNode(); !published.ok()) {
@@ -107,8 +109,8 @@ Result<Outcome> SliceController::PublishNode() {
   return Outcome::After(options_.heartbeat);
 }
 
-// nvidia.com/gpu and the labels on the Node. The Node is its agent's; only our keys are touched, and
-// only when they differ. NotFound: the agent has not registered yet.
+// nvidia.com/gpu and the labels on the Node. The Node is its agent's; only our keys are touched,
+// and only when they differ. NotFound: the agent has not registered yet.
 Result<void> SliceController::PublishHostNode() {
   SUBLET_TRY(Json node, client_.Get({kNodes, "", options_.node_name, ""}));
   Json labels = Json::object();
@@ -118,18 +120,21 @@ Result<void> SliceController::PublishHostNode() {
     }
   }
   if (!labels.empty()) {
-    SUBLET_TRY(Json patched, client_.Patch({kNodes, "", options_.node_name, ""}, client::PatchType::kMerge,
-                                           {{"metadata", {{"labels", std::move(labels)}}}}));
+    SUBLET_TRY(Json patched,
+               client_.Patch({kNodes, "", options_.node_name, ""}, client::PatchType::kMerge,
+                             {{"metadata", {{"labels", std::move(labels)}}}}));
     (void)patched;
   }
-  const std::string count = std::to_string(std::count_if(inventory_.devices.begin(), inventory_.devices.end(),
-                                                         [](const DriverDevice& device) { return device.is_healthy; }));
+  const std::string count =
+      std::to_string(std::count_if(inventory_.devices.begin(), inventory_.devices.end(),
+                                   [](const DriverDevice& device) { return device.is_healthy; }));
   if (kube::FindString(node, {"status", "capacity", "nvidia.com/gpu"}) != count ||
       kube::FindString(node, {"status", "allocatable", "nvidia.com/gpu"}) != count) {
-    SUBLET_TRY(Json patched, client_.Patch({kNodes, "", options_.node_name, "status"}, client::PatchType::kMerge,
-                                           {{"status",
-                                             {{"capacity", {{"nvidia.com/gpu", count}}},
-                                              {"allocatable", {{"nvidia.com/gpu", count}}}}}}));
+    SUBLET_TRY(Json patched,
+               client_.Patch({kNodes, "", options_.node_name, "status"}, client::PatchType::kMerge,
+                             {{"status",
+                               {{"capacity", {{"nvidia.com/gpu", count}}},
+                                {"allocatable", {{"nvidia.com/gpu", count}}}}}}));
     (void)patched;
   }
   return Ok();
@@ -148,16 +153,17 @@ Result<Outcome> SliceController::RenewLease() {
   Result<Json> written = Json();
   std::int64_t epoch = 1;
   if (!current.ok()) {
-    written = client_.Create({kLeases, options_.lease_namespace, "", ""},
-                             {{"apiVersion", "coordination.k8s.io/v1"},
-                              {"kind", "Lease"},
-                              {"metadata", {{"name", target.name}, {"namespace", options_.lease_namespace}}},
-                              {"spec",
-                               {{"holderIdentity", options_.identity},
-                                {"leaseDurationSeconds", options_.lease_duration.count()},
-                                {"acquireTime", now},
-                                {"renewTime", now},
-                                {"leaseTransitions", epoch}}}});
+    written = client_.Create(
+        {kLeases, options_.lease_namespace, "", ""},
+        {{"apiVersion", "coordination.k8s.io/v1"},
+         {"kind", "Lease"},
+         {"metadata", {{"name", target.name}, {"namespace", options_.lease_namespace}}},
+         {"spec",
+          {{"holderIdentity", options_.identity},
+           {"leaseDurationSeconds", options_.lease_duration.count()},
+           {"acquireTime", now},
+           {"renewTime", now},
+           {"leaseTransitions", epoch}}}});
   } else {
     Json lease = std::move(current).value();
     const bool is_mine = kube::FindString(lease, {"spec", "holderIdentity"}) == options_.identity;
@@ -168,7 +174,8 @@ Result<Outcome> SliceController::RenewLease() {
       }
       return Outcome::After(again);
     }
-    epoch = kube::FindInt(lease, {"spec", "leaseTransitions"}) + (is_mine && epoch_.load() != 0 ? 0 : 1);
+    epoch = kube::FindInt(lease, {"spec", "leaseTransitions"}) +
+            (is_mine && epoch_.load() != 0 ? 0 : 1);
     lease["spec"]["holderIdentity"] = options_.identity;
     lease["spec"]["leaseDurationSeconds"] = options_.lease_duration.count();
     lease["spec"]["renewTime"] = now;

@@ -7,7 +7,8 @@
 namespace sublet::gpu {
 namespace {
 
-constexpr const char* kChargeNames[kChargesMax] = {"linear", "pool", "vmm", "array", "graph", "context", "module", "host"};
+constexpr const char* kChargeNames[kChargesMax] = {"linear", "pool",    "vmm",    "array",
+                                                   "graph",  "context", "module", "host"};
 
 // Quotes, backslashes and newlines as the text format wants them.
 std::string Escaped(const std::string& text) {
@@ -29,7 +30,9 @@ class Text {
   }
   void Line(const std::string& labels, double value) {
     char number[64];
-    std::snprintf(number, sizeof number, value == static_cast<double>(static_cast<long long>(value)) ? "%.0f" : "%.6f", value);
+    std::snprintf(number, sizeof number,
+                  value == static_cast<double>(static_cast<long long>(value)) ? "%.0f" : "%.6f",
+                  value);
     out_ += name_ + (labels.empty() ? "" : "{" + labels + "}") + " " + number + "\n";
   }
   std::string Take() { return std::move(out_); }
@@ -40,8 +43,9 @@ class Text {
 };
 
 std::string Labels(const SliceStatus& slice, const SliceDeviceStatus& device) {
-  return "slice=\"" + Escaped(slice.slice.name) + "\",namespace=\"" + Escaped(slice.slice.name_space) + "\",pod=\"" +
-         Escaped(slice.slice.pod) + "\",tenant=\"" + Escaped(slice.slice.tenant) + "\",gpu=\"" + Escaped(device.uuid) + "\"";
+  return "slice=\"" + Escaped(slice.slice.name) + "\",namespace=\"" +
+         Escaped(slice.slice.name_space) + "\",pod=\"" + Escaped(slice.slice.pod) + "\",tenant=\"" +
+         Escaped(slice.slice.tenant) + "\",gpu=\"" + Escaped(device.uuid) + "\"";
 }
 
 }  // namespace
@@ -58,42 +62,60 @@ std::string FormatMetrics(const EngineStatus& status, const DriverInventory& inv
   };
   using S = const SliceStatus&;
   using D = const SliceDeviceStatus&;
-  each("sublet_gpu_memory_limit_bytes", "gauge", "The slice's cap.", [](S, D d) { return d.cap_bytes; });
-  each("sublet_gpu_memory_used_bytes", "gauge", "Charged memory.", [](S, D d) { return d.used_bytes; });
-  each("sublet_gpu_memory_peak_bytes", "gauge", "The most that was ever charged.", [](S, D d) { return d.peak_bytes; });
-  each("sublet_gpu_memory_held_bytes", "gauge", "Memory of dead processes that the driver still shows.", [](S, D d) { return d.held_bytes; });
-  each("sublet_gpu_memory_drift_bytes", "gauge", "Memory the driver shows beyond the charges.", [](S, D d) { return d.drift_bytes; });
+  each("sublet_gpu_memory_limit_bytes", "gauge", "The slice's cap.",
+       [](S, D d) { return d.cap_bytes; });
+  each("sublet_gpu_memory_used_bytes", "gauge", "Charged memory.",
+       [](S, D d) { return d.used_bytes; });
+  each("sublet_gpu_memory_peak_bytes", "gauge", "The most that was ever charged.",
+       [](S, D d) { return d.peak_bytes; });
+  each("sublet_gpu_memory_held_bytes", "gauge",
+       "Memory of dead processes that the driver still shows.",
+       [](S, D d) { return d.held_bytes; });
+  each("sublet_gpu_memory_drift_bytes", "gauge", "Memory the driver shows beyond the charges.",
+       [](S, D d) { return d.drift_bytes; });
   each("sublet_gpu_memory_context_bytes", "gauge", "Charged for contexts.",
        [](S, D d) { return d.class_bytes[static_cast<int>(Charge::kContext)]; });
-  each("sublet_gpu_oom_refusals_total", "counter", "Allocations refused at the cap.", [](S, D d) { return d.refusals; });
-  each("sublet_gpu_busy_seconds_total", "counter", "Device time: measured turns, and the driver's samples while the slice was alone.",
+  each("sublet_gpu_oom_refusals_total", "counter", "Allocations refused at the cap.",
+       [](S, D d) { return d.refusals; });
+  each("sublet_gpu_busy_seconds_total", "counter",
+       "Device time: measured turns, and the driver's samples while the slice was alone.",
        [](S, D d) { return static_cast<double>(d.busy) / 1e9; });
   each("sublet_gpu_wait_seconds_total", "counter", "Time threads waited at the launch gate.",
        [](S, D d) { return static_cast<double>(d.wait) / 1e9; });
   each("sublet_gpu_lease_turns_total", "counter", "Turns given.", [](S, D d) { return d.turns; });
-  each("sublet_gpu_lease_overruns_total", "counter", "Turns that ended more than a quarter late.", [](S, D d) { return d.overruns; });
-  each("sublet_gpu_share_target", "gauge", "The granted share of the device.", [](S, D d) { return d.share_milli / 1000.0; });
-  each("sublet_gpu_processes", "gauge", "Known processes of the slice.", [](S s, D) { return s.processes; });
-  each("sublet_gpu_unmanaged_process_total", "counter", "Processes found past the interceptor.", [](S s, D) { return s.unmanaged; });
-  each("sublet_gpu_ungated_launches_total", "counter", "Launches let through while gpud was away.", [](S s, D) { return s.ungated; });
-  each("sublet_gpu_shim_passthrough_total", "counter", "Entry points handed out unwrapped.", [](S s, D) { return s.passthrough; });
-  each("sublet_gpu_private_table_total", "counter", "Private export tables handed out.", [](S s, D) { return s.private_tables; });
+  each("sublet_gpu_lease_overruns_total", "counter", "Turns that ended more than a quarter late.",
+       [](S, D d) { return d.overruns; });
+  each("sublet_gpu_share_target", "gauge", "The granted share of the device.",
+       [](S, D d) { return d.share_milli / 1000.0; });
+  each("sublet_gpu_processes", "gauge", "Known processes of the slice.",
+       [](S s, D) { return s.processes; });
+  each("sublet_gpu_unmanaged_process_total", "counter", "Processes found past the interceptor.",
+       [](S s, D) { return s.unmanaged; });
+  each("sublet_gpu_ungated_launches_total", "counter", "Launches let through while gpud was away.",
+       [](S s, D) { return s.ungated; });
+  each("sublet_gpu_shim_passthrough_total", "counter", "Entry points handed out unwrapped.",
+       [](S s, D) { return s.passthrough; });
+  each("sublet_gpu_private_table_total", "counter", "Private export tables handed out.",
+       [](S s, D) { return s.private_tables; });
   text.Family("sublet_gpu_device_memory_bytes", "gauge", "Usable memory of the device.");
   for (const DriverDevice& device : inventory.devices) {
     text.Line("gpu=\"" + Escaped(device.uuid) + "\",model=\"" + Escaped(device.model) + "\"",
               static_cast<double>(device.total_bytes - device.reserved_bytes));
   }
-  text.Family("sublet_gpud_reconcile_seconds", "gauge", "How long the driver took to list its processes.");
+  text.Family("sublet_gpud_reconcile_seconds", "gauge",
+              "How long the driver took to list its processes.");
   text.Line("", status.reconcile_seconds);
-  text.Family("sublet_gpud_unmanaged_process_total", "counter", "Processes found past the interceptor, on the whole node.");
+  text.Family("sublet_gpud_unmanaged_process_total", "counter",
+              "Processes found past the interceptor, on the whole node.");
   text.Line("", static_cast<double>(status.unmanaged_total));
-  text.Family("sublet_gpud_refused_hellos_total", "counter", "Connections refused: strangers, wrong version, full.");
+  text.Family("sublet_gpud_refused_hellos_total", "counter",
+              "Connections refused: strangers, wrong version, full.");
   text.Line("", static_cast<double>(status.refused_hellos));
   return text.Take();
 }
 
-kube::Json StatusToJson(const EngineStatus& status, const DriverInventory& inventory, const std::string& node,
-                        Nanoseconds now) {
+kube::Json StatusToJson(const EngineStatus& status, const DriverInventory& inventory,
+                        const std::string& node, Nanoseconds now) {
   kube::Json devices = kube::Json::array();
   for (const DriverDevice& device : inventory.devices) {
     devices.push_back({{"uuid", device.uuid},

@@ -8,13 +8,16 @@
 
 namespace sublet::gpu {
 
-// Prometheus text format, one line per slice and device, labels: slice, namespace, pod, tenant, gpu.
+// Prometheus text format, one line per slice and device, labels: slice, namespace, pod, tenant,
+// gpu.
 std::string FormatMetrics(const EngineStatus& status, const DriverInventory& inventory);
 
-// {node, driverVersion, nowNs, devices: [{uuid, index, model, memoryBytes}], slices: [{name, namespace,
-//  pod, tenant, processes, unmanaged, ungated, devices: [{uuid, capBytes, usedBytes, peakBytes, heldBytes,
-//  bytes: {linear, ...}, refusals, shareMilli, weight, busyNs, waitNs, turns, overruns, waiting}]}]}
-kube::Json StatusToJson(const EngineStatus& status, const DriverInventory& inventory, const std::string& node,
-                        Nanoseconds now);
+// {node, driverVersion, nowNs, devices: [{uuid, index, model, memoryBytes}], slices: [{name,
+// namespace,
+//  pod, tenant, processes, unmanaged, ungated, devices: [{uuid, capBytes, usedBytes, peakBytes,
+//  heldBytes, bytes: {linear, ...}, refusals, shareMilli, weight, busyNs, waitNs, turns, overruns,
+//  waiting}]}]}
+kube::Json StatusToJson(const EngineStatus& status, const DriverInventory& inventory,
+                        const std::string& node, Nanoseconds now);
 
 }  // namespace sublet::gpu

@@ -1,5 +1,5 @@
-// Hooks for arrays and mipmapped arrays: charged by the driver's own answer about their size, after a
-// reserve by our estimate.
+// Hooks for arrays and mipmapped arrays: charged by the driver's own answer about their size, after
+// a reserve by our estimate.
 #include "gpu/hooks/charge.h"
 #include "gpu/hooks/real_driver.h"
 
@@ -8,8 +8,10 @@ namespace sublet::gpu {
 using namespace cuda;  // NOLINT: the driver's names are the subject of this file
 
 extern "C" {
-CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* out, CUarray array, CUdevice device);
-CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* out, CUmipmappedArray array, CUdevice device);
+CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* out, CUarray array,
+                                      CUdevice device);
+CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* out,
+                                               CUmipmappedArray array, CUdevice device);
 CUresult cuCtxGetDevice(CUdevice* device);
 }
 
@@ -28,7 +30,8 @@ std::uint64_t StatedBytes(Query query, Symbol symbol, void* array) {
 }
 
 template <typename Call, typename Stated, typename Destroy>
-CUresult CreateArray(std::uint64_t estimate, void** out, Call call, Stated stated, Destroy destroy) {
+CUresult CreateArray(std::uint64_t estimate, void** out, Call call, Stated stated,
+                     Destroy destroy) {
   bool refuse = false;
   ProcessState* state = Charged(&refuse);
   if (refuse) {
@@ -59,7 +62,8 @@ CUresult CreateArray(std::uint64_t estimate, void** out, Call call, Stated state
     Release(*state, device, charged - real, Charge::kArray);
     charged = real;
   }
-  state->memory.Insert({reinterpret_cast<std::uint64_t>(*out), charged, 0, 0, static_cast<std::uint16_t>(device),
+  state->memory.Insert({reinterpret_cast<std::uint64_t>(*out), charged, 0, 0,
+                        static_cast<std::uint16_t>(device),
                         static_cast<std::uint16_t>(Charge::kArray)});
   return result;
 }
@@ -68,7 +72,8 @@ template <typename Call>
 CUresult DestroyArray(void* array, Call call) {
   ProcessState* state = ConnectedState();
   Allocation gone;
-  const bool known = state != nullptr && state->memory.Take(reinterpret_cast<std::uint64_t>(array), &gone);
+  const bool known =
+      state != nullptr && state->memory.Take(reinterpret_cast<std::uint64_t>(array), &gone);
   const CUresult result = call();
   if (known && result == kSuccess) {
     Release(*state, gone.device, gone.bytes, Charge::kArray);
@@ -79,10 +84,12 @@ CUresult DestroyArray(void* array, Call call) {
 }
 
 std::uint64_t StatedArray(void* array) {
-  return StatedBytes(SUBLET_REAL(cuArrayGetMemoryRequirements), kSym_cuArrayGetMemoryRequirements, array);
+  return StatedBytes(SUBLET_REAL(cuArrayGetMemoryRequirements), kSym_cuArrayGetMemoryRequirements,
+                     array);
 }
 std::uint64_t StatedMipmap(void* array) {
-  return StatedBytes(SUBLET_REAL(cuMipmappedArrayGetMemoryRequirements), kSym_cuMipmappedArrayGetMemoryRequirements, array);
+  return StatedBytes(SUBLET_REAL(cuMipmappedArrayGetMemoryRequirements),
+                     kSym_cuMipmappedArrayGetMemoryRequirements, array);
 }
 
 }  // namespace
@@ -100,25 +107,36 @@ void DropMipmap(void* array) { SUBLET_REAL(cuMipmappedArrayDestroy)(array); }
 }  // namespace
 
 SUBLET_HOOK CUresult cuArrayCreate_v2(CUarray* out, const CUDA_ARRAY_DESCRIPTOR* d) {
-  const std::uint64_t estimate = d == nullptr ? 0 : ArrayBytes({d->Width, d->Height, 0, d->Format, d->NumChannels, 0});
-  return CreateArray(estimate, out, [&] { return SUBLET_REAL(cuArrayCreate_v2)(out, d); }, StatedArray, DropArray);
+  const std::uint64_t estimate =
+      d == nullptr ? 0 : ArrayBytes({d->Width, d->Height, 0, d->Format, d->NumChannels, 0});
+  return CreateArray(
+      estimate, out, [&] { return SUBLET_REAL(cuArrayCreate_v2)(out, d); }, StatedArray, DropArray);
 }
 SUBLET_HOOK CUresult cuArrayCreate(CUarray* out, const CUDA_ARRAY_DESCRIPTOR_v1* d) {
-  const std::uint64_t estimate = d == nullptr ? 0 : ArrayBytes({d->Width, d->Height, 0, d->Format, d->NumChannels, 0});
-  return CreateArray(estimate, out, [&] { return SUBLET_REAL(cuArrayCreate)(out, d); }, StatedArray, DropArray);
+  const std::uint64_t estimate =
+      d == nullptr ? 0 : ArrayBytes({d->Width, d->Height, 0, d->Format, d->NumChannels, 0});
+  return CreateArray(
+      estimate, out, [&] { return SUBLET_REAL(cuArrayCreate)(out, d); }, StatedArray, DropArray);
 }
 SUBLET_HOOK CUresult cuArray3DCreate_v2(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR* d) {
-  return CreateArray(d == nullptr ? 0 : ArrayBytes(*d), out, [&] { return SUBLET_REAL(cuArray3DCreate_v2)(out, d); }, StatedArray, DropArray);
+  return CreateArray(
+      d == nullptr ? 0 : ArrayBytes(*d), out,
+      [&] { return SUBLET_REAL(cuArray3DCreate_v2)(out, d); }, StatedArray, DropArray);
 }
 SUBLET_HOOK CUresult cuArray3DCreate(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR_v1* d) {
-  const std::uint64_t estimate = d == nullptr ? 0 : ArrayBytes({d->Width, d->Height, d->Depth, d->Format, d->NumChannels, 0});
-  return CreateArray(estimate, out, [&] { return SUBLET_REAL(cuArray3DCreate)(out, d); }, StatedArray, DropArray);
+  const std::uint64_t estimate =
+      d == nullptr ? 0 : ArrayBytes({d->Width, d->Height, d->Depth, d->Format, d->NumChannels, 0});
+  return CreateArray(
+      estimate, out, [&] { return SUBLET_REAL(cuArray3DCreate)(out, d); }, StatedArray, DropArray);
 }
 // The levels of a mipmap add up to less than 4/3 of the first (8/7 in three dimensions).
-SUBLET_HOOK CUresult cuMipmappedArrayCreate(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR* d, unsigned int levels) {
+SUBLET_HOOK CUresult cuMipmappedArrayCreate(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR* d,
+                                            unsigned int levels) {
   const std::uint64_t first = d == nullptr ? 0 : ArrayBytes(*d);
   const std::uint64_t estimate = levels > 1 ? first / 3 * 4 + 65536 * 2 : first;
-  return CreateArray(estimate, out, [&] { return SUBLET_REAL(cuMipmappedArrayCreate)(out, d, levels); }, StatedMipmap, DropMipmap);
+  return CreateArray(
+      estimate, out, [&] { return SUBLET_REAL(cuMipmappedArrayCreate)(out, d, levels); },
+      StatedMipmap, DropMipmap);
 }
 
 }  // namespace sublet::gpu

@@ -6,8 +6,10 @@
 
 extern "C" {
 sublet::gpu::cuda::CUresult cuCtxGetDevice(sublet::gpu::cuda::CUdevice* device);
-sublet::gpu::cuda::CUresult cuDeviceGetUuid_v2(sublet::gpu::cuda::CUuuid* uuid, sublet::gpu::cuda::CUdevice device);
-sublet::gpu::cuda::CUresult cuDeviceGetUuid(sublet::gpu::cuda::CUuuid* uuid, sublet::gpu::cuda::CUdevice device);
+sublet::gpu::cuda::CUresult cuDeviceGetUuid_v2(sublet::gpu::cuda::CUuuid* uuid,
+                                               sublet::gpu::cuda::CUdevice device);
+sublet::gpu::cuda::CUresult cuDeviceGetUuid(sublet::gpu::cuda::CUuuid* uuid,
+                                            sublet::gpu::cuda::CUdevice device);
 }
 
 namespace sublet::gpu {
@@ -30,7 +32,8 @@ bool IsSmall(std::uint64_t bytes) { return bytes < kGranuleBytes / 2; }
 }  // namespace
 
 bool Reserve(ProcessState& state, int device, std::uint64_t bytes, Charge charge, bool is_final) {
-  const std::uint64_t cap = state.control.load(std::memory_order_relaxed)->devices[device].cap_bytes;
+  const std::uint64_t cap =
+      state.control.load(std::memory_order_relaxed)->devices[device].cap_bytes;
   UsageDevice& usage = state.usage.load(std::memory_order_relaxed)->devices[device];
   Slot& slot = *state.slot.load(std::memory_order_relaxed);
   Change change(slot);
@@ -56,7 +59,8 @@ bool Reserve(ProcessState& state, int device, std::uint64_t bytes, Charge charge
 #endif
   slot.devices[device].bytes[static_cast<int>(charge)].fetch_add(bytes);
   std::uint64_t peak = usage.peak.load(std::memory_order_relaxed);
-  while (peak < total + bytes && !usage.peak.compare_exchange_weak(peak, total + bytes, std::memory_order_relaxed)) {
+  while (peak < total + bytes &&
+         !usage.peak.compare_exchange_weak(peak, total + bytes, std::memory_order_relaxed)) {
   }
   (void)is_final;
   return true;
@@ -77,8 +81,10 @@ void Release(ProcessState& state, int device, std::uint64_t bytes, Charge charge
 }
 
 std::uint64_t Room(ProcessState& state, int device) {
-  const std::uint64_t cap = state.control.load(std::memory_order_relaxed)->devices[device].cap_bytes;
-  const std::uint64_t total = state.usage.load(std::memory_order_relaxed)->devices[device].total.load();
+  const std::uint64_t cap =
+      state.control.load(std::memory_order_relaxed)->devices[device].cap_bytes;
+  const std::uint64_t total =
+      state.usage.load(std::memory_order_relaxed)->devices[device].total.load();
   return total < cap ? cap - total : 0;
 }
 

@@ -45,8 +45,17 @@ enum : int {
   kStreamCaptureUnsupported = 900,
 };
 
-enum : int { kAttributePoolReservedCurrent = 5, kAttributePoolReservedHigh = 6, kAttributePoolUsedCurrent = 7 };
-enum : int { kGraphMemUsedCurrent = 0, kGraphMemUsedHigh = 1, kGraphMemReservedCurrent = 2, kGraphMemReservedHigh = 3 };
+enum : int {
+  kAttributePoolReservedCurrent = 5,
+  kAttributePoolReservedHigh = 6,
+  kAttributePoolUsedCurrent = 7
+};
+enum : int {
+  kGraphMemUsedCurrent = 0,
+  kGraphMemUsedHigh = 1,
+  kGraphMemReservedCurrent = 2,
+  kGraphMemReservedHigh = 3
+};
 enum : int { kCaptureModeGlobal = 0, kCaptureModeThreadLocal = 1, kCaptureModeRelaxed = 2 };
 enum : int { kNodeKernel = 0, kNodeMemAlloc = 10, kNodeMemFree = 11 };
 enum : int { kLocationDevice = 1, kLocationHost = 2 };
@@ -163,7 +172,8 @@ struct CUDA_GRAPH_INSTANTIATE_PARAMS {
 };
 
 #define SUBLET_SIZE(type, bytes) static_assert(sizeof(type) == (bytes), #type);
-#define SUBLET_OFFSET(type, member, bytes) static_assert(offsetof(type, member) == (bytes), #type "." #member);
+#define SUBLET_OFFSET(type, member, bytes) \
+  static_assert(offsetof(type, member) == (bytes), #type "." #member);
 #include "gpu/hooks/cuda_sizes.inc"
 #undef SUBLET_SIZE
 #undef SUBLET_OFFSET
@@ -171,23 +181,37 @@ struct CUDA_GRAPH_INSTANTIATE_PARAMS {
 // Bytes per element of an array format (CUarray_format); 0 for a format we do not know.
 constexpr std::size_t FormatBytes(int format) {
   switch (format) {
-    case 0x01: case 0x08: case 0xc0: case 0xc3:
+    case 0x01:
+    case 0x08:
+    case 0xc0:
+    case 0xc3:
       return 1;
-    case 0x02: case 0x09: case 0x10: case 0xc6: case 0xc9:
+    case 0x02:
+    case 0x09:
+    case 0x10:
+    case 0xc6:
+    case 0xc9:
       return 2;
-    case 0x03: case 0x0a: case 0x20: case 0xc1: case 0xc4:
+    case 0x03:
+    case 0x0a:
+    case 0x20:
+    case 0xc1:
+    case 0xc4:
       return 4;
     default:
       return 0;
   }
 }
 
-// The bytes an array takes when the driver cannot be asked: unknown formats count 16 bytes an element.
+// The bytes an array takes when the driver cannot be asked: unknown formats count 16 bytes an
+// element.
 constexpr std::uint64_t ArrayBytes(const CUDA_ARRAY3D_DESCRIPTOR& array) {
-  const std::uint64_t element = FormatBytes(array.Format) == 0 ? 16 : FormatBytes(array.Format) * array.NumChannels;
+  const std::uint64_t element =
+      FormatBytes(array.Format) == 0 ? 16 : FormatBytes(array.Format) * array.NumChannels;
   const std::uint64_t height = array.Height == 0 ? 1 : array.Height;
   const std::uint64_t depth = array.Depth == 0 ? 1 : array.Depth;
-  const unsigned __int128 bytes = static_cast<unsigned __int128>(array.Width) * height * depth * element;
+  const unsigned __int128 bytes =
+      static_cast<unsigned __int128>(array.Width) * height * depth * element;
   constexpr std::uint64_t kGranule = 65536;
   if (bytes > (static_cast<unsigned __int128>(1) << 62)) {
     return std::uint64_t{1} << 62;

@@ -15,12 +15,13 @@ constexpr int kOrdinalsMax = 64;
 // Where a device's primary context stands in the table of handles; no driver handle is that high.
 constexpr std::uint64_t kPrimaryKey = 0xf000000000000000ULL;
 
-// The real ordinals of the slice's devices, in the driver's order (which CUDA_VISIBLE_DEVICES may have
-// narrowed or turned). Returns how many.
+// The real ordinals of the slice's devices, in the driver's order (which CUDA_VISIBLE_DEVICES may
+// have narrowed or turned). Returns how many.
 int OwnOrdinals(ProcessState& state, int* ordinals);
 
 template <typename Call>
-CUresult MakeContext(CUdevice device, bool is_primary, Call call, std::uint64_t* charged = nullptr) {
+CUresult MakeContext(CUdevice device, bool is_primary, Call call,
+                     std::uint64_t* charged = nullptr) {
   bool refuse = false;
   ProcessState* state = Charged(&refuse);
   if (refuse) {
@@ -35,7 +36,8 @@ CUresult MakeContext(CUdevice device, bool is_primary, Call call, std::uint64_t*
   }
   LockHolder hold(state->contexts_lock);
   const bool costs = !is_primary || state->primary_references[place] == 0;
-  const std::uint64_t bytes = state->control.load()->devices[place].context_bytes.load(std::memory_order_relaxed);
+  const std::uint64_t bytes =
+      state->control.load()->devices[place].context_bytes.load(std::memory_order_relaxed);
   if (costs && !ReserveOrTrim(*state, place, bytes, Charge::kContext)) {
     return kOutOfMemory;
   }
@@ -52,7 +54,8 @@ CUresult MakeContext(CUdevice device, bool is_primary, Call call, std::uint64_t*
   state->primary_references[place] += is_primary ? 1 : 0;
   if (is_primary && costs) {
     // Remembered with the bytes that were charged: gpud may learn a better figure meanwhile.
-    state->handles.Insert({kPrimaryKey + static_cast<std::uint64_t>(place), bytes, 0, 1, static_cast<std::uint16_t>(place),
+    state->handles.Insert({kPrimaryKey + static_cast<std::uint64_t>(place), bytes, 0, 1,
+                           static_cast<std::uint16_t>(place),
                            static_cast<std::uint16_t>(Charge::kContext)});
   }
   return result;
@@ -65,7 +68,8 @@ void DropPrimary(ProcessState& state, int place, bool all) {
   }
   state.primary_references[place] = all ? 0 : state.primary_references[place] - 1;
   Allocation gone;
-  if (state.primary_references[place] == 0 && state.handles.Take(kPrimaryKey + static_cast<std::uint64_t>(place), &gone)) {
+  if (state.primary_references[place] == 0 &&
+      state.handles.Take(kPrimaryKey + static_cast<std::uint64_t>(place), &gone)) {
     ForgetMarks(state, place);
     Release(state, place, gone.bytes, Charge::kContext);
   }
@@ -80,7 +84,8 @@ CUresult CreateContext(CUcontext* out, CUdevice device, Call call) {
   if (result == kSuccess && state != nullptr && IsEnforced(*state)) {
     const int place = PlaceOfDevice(*state, device);
     state->handles.Insert({reinterpret_cast<std::uint64_t>(*out), charged, 0, 1,
-                           static_cast<std::uint16_t>(place), static_cast<std::uint16_t>(Charge::kContext)});
+                           static_cast<std::uint16_t>(place),
+                           static_cast<std::uint16_t>(Charge::kContext)});
   }
   return result;
 }
@@ -89,7 +94,8 @@ template <typename Call>
 CUresult DestroyContext(CUcontext context, Call call) {
   ProcessState* state = ConnectedState();
   Allocation gone;
-  const bool known = state != nullptr && state->handles.Take(reinterpret_cast<std::uint64_t>(context), &gone);
+  const bool known =
+      state != nullptr && state->handles.Take(reinterpret_cast<std::uint64_t>(context), &gone);
   if (known) {
     ForgetMarks(*state, gone.device);
   }
@@ -148,11 +154,14 @@ SUBLET_HOOK CUresult cuDeviceGet(CUdevice* device, int ordinal) {
 SUBLET_HOOK CUresult cuDeviceGetByPCIBusId(CUdevice* device, const char* text) {
   const CUresult result = SUBLET_REAL(cuDeviceGetByPCIBusId)(device, text);
   ProcessState* state = ConnectedState();
-  return result == kSuccess && state != nullptr && PlaceOfDevice(*state, *device) < 0 ? kInvalidDevice : result;
+  return result == kSuccess && state != nullptr && PlaceOfDevice(*state, *device) < 0
+             ? kInvalidDevice
+             : result;
 }
 
 SUBLET_HOOK CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice device) {
-  return MakeContext(device, true, [&] { return SUBLET_REAL(cuDevicePrimaryCtxRetain)(out, device); });
+  return MakeContext(device, true,
+                     [&] { return SUBLET_REAL(cuDevicePrimaryCtxRetain)(out, device); });
 }
 namespace {
 template <typename Call>
@@ -167,28 +176,37 @@ CUresult ReleasePrimary(CUdevice device, bool all, Call call) {
 }
 }  // namespace
 SUBLET_HOOK CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
-  return ReleasePrimary(device, false, [&] { return SUBLET_REAL(cuDevicePrimaryCtxRelease)(device); });
+  return ReleasePrimary(device, false,
+                        [&] { return SUBLET_REAL(cuDevicePrimaryCtxRelease)(device); });
 }
 SUBLET_HOOK CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
-  return ReleasePrimary(device, false, [&] { return SUBLET_REAL(cuDevicePrimaryCtxRelease_v2)(device); });
+  return ReleasePrimary(device, false,
+                        [&] { return SUBLET_REAL(cuDevicePrimaryCtxRelease_v2)(device); });
 }
 SUBLET_HOOK CUresult cuDevicePrimaryCtxReset(CUdevice device) {
   return ReleasePrimary(device, true, [&] { return SUBLET_REAL(cuDevicePrimaryCtxReset)(device); });
 }
 SUBLET_HOOK CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
-  return ReleasePrimary(device, true, [&] { return SUBLET_REAL(cuDevicePrimaryCtxReset_v2)(device); });
+  return ReleasePrimary(device, true,
+                        [&] { return SUBLET_REAL(cuDevicePrimaryCtxReset_v2)(device); });
 }
 SUBLET_HOOK CUresult cuCtxCreate(CUcontext* out, unsigned int flags, CUdevice device) {
   return CreateContext(out, device, [&] { return SUBLET_REAL(cuCtxCreate)(out, flags, device); });
 }
 SUBLET_HOOK CUresult cuCtxCreate_v2(CUcontext* out, unsigned int flags, CUdevice device) {
-  return CreateContext(out, device, [&] { return SUBLET_REAL(cuCtxCreate_v2)(out, flags, device); });
+  return CreateContext(out, device,
+                       [&] { return SUBLET_REAL(cuCtxCreate_v2)(out, flags, device); });
 }
-SUBLET_HOOK CUresult cuCtxCreate_v3(CUcontext* out, void* affinity, int count, unsigned int flags, CUdevice device) {
-  return CreateContext(out, device, [&] { return SUBLET_REAL(cuCtxCreate_v3)(out, affinity, count, flags, device); });
+SUBLET_HOOK CUresult cuCtxCreate_v3(CUcontext* out, void* affinity, int count, unsigned int flags,
+                                    CUdevice device) {
+  return CreateContext(out, device, [&] {
+    return SUBLET_REAL(cuCtxCreate_v3)(out, affinity, count, flags, device);
+  });
 }
-SUBLET_HOOK CUresult cuCtxCreate_v4(CUcontext* out, void* params, unsigned int flags, CUdevice device) {
-  return CreateContext(out, device, [&] { return SUBLET_REAL(cuCtxCreate_v4)(out, params, flags, device); });
+SUBLET_HOOK CUresult cuCtxCreate_v4(CUcontext* out, void* params, unsigned int flags,
+                                    CUdevice device) {
+  return CreateContext(out, device,
+                       [&] { return SUBLET_REAL(cuCtxCreate_v4)(out, params, flags, device); });
 }
 SUBLET_HOOK CUresult cuCtxDestroy(CUcontext context) {
   return DestroyContext(context, [&] { return SUBLET_REAL(cuCtxDestroy)(context); });
@@ -200,7 +218,8 @@ SUBLET_HOOK CUresult cuCtxDestroy_v2(CUcontext context) {
 SUBLET_HOOK CUresult cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes) {
   const CUresult result = SUBLET_REAL(cuMemGetInfo_v2)(free_bytes, total_bytes);
   ProcessState* state = ConnectedState();
-  const int place = result == kSuccess && state != nullptr && IsEnforced(*state) ? CurrentPlace(*state) : -1;
+  const int place =
+      result == kSuccess && state != nullptr && IsEnforced(*state) ? CurrentPlace(*state) : -1;
   if (place >= 0) {
     Virtualise(*state, place, free_bytes, total_bytes);
   }
@@ -209,7 +228,8 @@ SUBLET_HOOK CUresult cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total
 SUBLET_HOOK CUresult cuMemGetInfo(unsigned int* free_bytes, unsigned int* total_bytes) {
   const CUresult result = SUBLET_REAL(cuMemGetInfo)(free_bytes, total_bytes);
   ProcessState* state = ConnectedState();
-  const int place = result == kSuccess && state != nullptr && IsEnforced(*state) ? CurrentPlace(*state) : -1;
+  const int place =
+      result == kSuccess && state != nullptr && IsEnforced(*state) ? CurrentPlace(*state) : -1;
   if (place >= 0) {
     Virtualise(*state, place, free_bytes, total_bytes);
   }
@@ -218,7 +238,9 @@ SUBLET_HOOK CUresult cuMemGetInfo(unsigned int* free_bytes, unsigned int* total_
 SUBLET_HOOK CUresult cuDeviceTotalMem_v2(std::size_t* bytes, CUdevice device) {
   const CUresult result = SUBLET_REAL(cuDeviceTotalMem_v2)(bytes, device);
   ProcessState* state = ConnectedState();
-  const int place = result == kSuccess && state != nullptr && IsEnforced(*state) ? PlaceOfDevice(*state, device) : -1;
+  const int place = result == kSuccess && state != nullptr && IsEnforced(*state)
+                        ? PlaceOfDevice(*state, device)
+                        : -1;
   if (place >= 0) {
     Virtualise<std::size_t>(*state, place, nullptr, bytes);
   }
@@ -227,7 +249,9 @@ SUBLET_HOOK CUresult cuDeviceTotalMem_v2(std::size_t* bytes, CUdevice device) {
 SUBLET_HOOK CUresult cuDeviceTotalMem(unsigned int* bytes, CUdevice device) {
   const CUresult result = SUBLET_REAL(cuDeviceTotalMem)(bytes, device);
   ProcessState* state = ConnectedState();
-  const int place = result == kSuccess && state != nullptr && IsEnforced(*state) ? PlaceOfDevice(*state, device) : -1;
+  const int place = result == kSuccess && state != nullptr && IsEnforced(*state)
+                        ? PlaceOfDevice(*state, device)
+                        : -1;
   if (place >= 0) {
     Virtualise<unsigned int>(*state, place, nullptr, bytes);
   }
@@ -243,7 +267,8 @@ int OwnOrdinals(ProcessState& state, int* ordinals) {
   int count = 0;
   for (int ordinal = 0; ordinal < all && ordinal < kOrdinalsMax; ++ordinal) {
     CUdevice device = -1;
-    if (SUBLET_REAL(cuDeviceGet)(&device, ordinal) == kSuccess && PlaceOfDevice(state, device) >= 0) {
+    if (SUBLET_REAL(cuDeviceGet)(&device, ordinal) == kSuccess &&
+        PlaceOfDevice(state, device) >= 0) {
       ordinals[count++] = ordinal;
     }
   }

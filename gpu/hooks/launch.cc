@@ -1,12 +1,13 @@
-// The launch gate. While a slice has its device to itself the gate is one load of the lease word. While
-// others want the device it counts: launches wait for the slice's turn, and only so much work is handed
-// to the driver as fits into what is left of the turn, so that a turn ends when gpud says.
+// The launch gate. While a slice has its device to itself the gate is one load of the lease word.
+// While others want the device it counts: launches wait for the slice's turn, and only so much work
+// is handed to the driver as fits into what is left of the turn, so that a turn ends when gpud
+// says.
 //
-// How unfinished work is known: after launches an event is recorded in each stream used since the last
-// one (a "mark"); marks are asked in order, by the helper thread or by whoever waits at the gate. The
-// mean duration of a launch follows from them, and from that how many may be under way and how often a
-// mark is worth its cost. Streams being captured are never touched: their launches run later, through
-// cuGraphLaunch, and are gated there.
+// How unfinished work is known: after launches an event is recorded in each stream used since the
+// last one (a "mark"); marks are asked in order, by the helper thread or by whoever waits at the
+// gate. The mean duration of a launch follows from them, and from that how many may be under way
+// and how often a mark is worth its cost. Streams being captured are never touched: their launches
+// run later, through cuGraphLaunch, and are gated there.
 //
 // Never gated: captures, host functions, stream memory operations, frees, copies below 64 KiB.
 #include "gpu/hooks/charge.h"
@@ -26,17 +27,18 @@ CUresult cuCtxSetCurrent(CUcontext context);
 CUresult cuThreadExchangeStreamCaptureMode(int* mode);
 }
 
-CUresult WithGraphMemory(CUgraphExec exec, CUresult (*call)(CUgraphExec, CUstream), CUstream stream);  // pools.cc
+CUresult WithGraphMemory(CUgraphExec exec, CUresult (*call)(CUgraphExec, CUstream),
+                         CUstream stream);  // pools.cc
 
 namespace {
 
 constexpr std::size_t kGatedCopyBytes = 65536;
-constexpr std::uint64_t kGuessNs = 1'000'000;       // a launch of unknown length
-constexpr std::uint64_t kMarkCostNs = 50'000;       // work per mark that makes its cost vanish
-constexpr std::uint64_t kMarkAgeNs = 200'000;       // unmarked launches older than this get a mark
-constexpr std::uint64_t kIdleNs = 300'000;          // quiet for so long: the turn is given back
-constexpr std::uint64_t kAwayNs = 1'000'000'000;    // gpud's epoch stands still: launch ungated
-constexpr std::uint64_t kWaitNs = 20'000'000;       // a waiter looks up at least this often
+constexpr std::uint64_t kGuessNs = 1'000'000;     // a launch of unknown length
+constexpr std::uint64_t kMarkCostNs = 50'000;     // work per mark that makes its cost vanish
+constexpr std::uint64_t kMarkAgeNs = 200'000;     // unmarked launches older than this get a mark
+constexpr std::uint64_t kIdleNs = 300'000;        // quiet for so long: the turn is given back
+constexpr std::uint64_t kAwayNs = 1'000'000'000;  // gpud's epoch stands still: launch ungated
+constexpr std::uint64_t kWaitNs = 20'000'000;     // a waiter looks up at least this often
 constexpr unsigned int kEventNoTiming = 2;
 
 bool IsCapturing(ProcessState& state, CUstream stream) {
@@ -58,7 +60,8 @@ void PollMarks(GateDevice& gate, SlotDevice& slot) {
     const std::uint64_t now = NowNs();
     const std::uint64_t launches = mark.launches - slot.completed.load(std::memory_order_relaxed);
     if (result == kSuccess && launches > 0) {
-      const std::uint64_t took = now > gate.busy_since_ns ? (now - gate.busy_since_ns) / launches : 1;
+      const std::uint64_t took =
+          now > gate.busy_since_ns ? (now - gate.busy_since_ns) / launches : 1;
       gate.mean_ns = gate.mean_ns == 0 ? took : (gate.mean_ns * 3 + took) / 4;
     }
     // After an error of the context every event answers it: the work is over either way.
@@ -71,8 +74,8 @@ void PollMarks(GateDevice& gate, SlotDevice& slot) {
   }
 }
 
-// Under the gate's lock. Records an event in every stream with unmarked launches. Marks are asked in
-// order, so the last one is done when all streams are.
+// Under the gate's lock. Records an event in every stream with unmarked launches. Marks are asked
+// in order, so the last one is done when all streams are.
 void MarkStreams(GateDevice& gate, SlotDevice& slot) {
   for (int i = 0; i < gate.dirty_count; ++i) {
     if (gate.free_count == 0 || gate.count == GateDevice::kMarks) {
@@ -85,7 +88,9 @@ void MarkStreams(GateDevice& gate, SlotDevice& slot) {
     --gate.free_count;
     const bool is_last = i + 1 == gate.dirty_count;
     gate.marks[(gate.first + gate.count) % GateDevice::kMarks] = {
-        event, is_last ? slot.submitted.load(std::memory_order_relaxed) : slot.completed.load(std::memory_order_relaxed),
+        event,
+        is_last ? slot.submitted.load(std::memory_order_relaxed)
+                : slot.completed.load(std::memory_order_relaxed),
         NowNs()};
     ++gate.count;
   }
@@ -101,7 +106,8 @@ void MakeEvents(GateDevice& gate) {
   gate.has_events = 1;
   gate.free_count = 0;
   SUBLET_REAL(cuCtxGetCurrent)(&gate.context);
-  // Making events may be forbidden while some thread captures: this thread asks for the relaxed mode.
+  // Making events may be forbidden while some thread captures: this thread asks for the relaxed
+  // mode.
   int mode = kCaptureModeRelaxed;
   SUBLET_REAL(cuThreadExchangeStreamCaptureMode)(&mode);
   for (int i = 0; i < GateDevice::kMarks; ++i) {
@@ -141,7 +147,8 @@ bool WaitForTurn(ProcessState& state, int device, SlotDevice& slot) {
       const std::uint64_t end = page.devices[device].lease_end_ns.load(std::memory_order_relaxed);
       LockHolder hold(gate.lock);
       PollMarks(gate, slot);
-      const std::uint64_t unfinished = slot.submitted.load(std::memory_order_relaxed) - slot.completed.load(std::memory_order_relaxed);
+      const std::uint64_t unfinished = slot.submitted.load(std::memory_order_relaxed) -
+                                       slot.completed.load(std::memory_order_relaxed);
       if (now < end && (unfinished == 0 || unfinished < Allowed(gate, end - now))) {
         counted = true;
         break;
@@ -186,7 +193,8 @@ void Count(ProcessState& state, int device, SlotDevice& slot, CUstream stream) {
   LockHolder hold(gate.lock);
   MakeEvents(gate);
   const std::uint64_t now = NowNs();
-  if (slot.submitted.load(std::memory_order_relaxed) == slot.completed.load(std::memory_order_relaxed)) {
+  if (slot.submitted.load(std::memory_order_relaxed) ==
+      slot.completed.load(std::memory_order_relaxed)) {
     gate.busy_since_ns = now;
   }
   const std::uint64_t submitted = slot.submitted.load(std::memory_order_relaxed) + 1;
@@ -196,7 +204,8 @@ void Count(ProcessState& state, int device, SlotDevice& slot, CUstream stream) {
   CUcontext context = nullptr;
   SUBLET_REAL(cuCtxGetCurrent)(&context);
   if (context != gate.context) {
-    // Events of another context: this launch counts as done at once; the turn is charged by the clock.
+    // Events of another context: this launch counts as done at once; the turn is charged by the
+    // clock.
     if (gate.count == 0 && gate.dirty_count == 0) {
       slot.completed.store(submitted, std::memory_order_relaxed);
       slot.last_done_ns.store(now, std::memory_order_relaxed);
@@ -217,7 +226,8 @@ void Count(ProcessState& state, int device, SlotDevice& slot, CUstream stream) {
   }
   ++gate.unmarked;
   const std::uint64_t mean = gate.mean_ns == 0 ? kGuessNs : gate.mean_ns;
-  if (gate.count == 0 || gate.unmarked * mean >= kMarkCostNs || now - gate.last_mark_ns > kMarkAgeNs) {
+  if (gate.count == 0 || gate.unmarked * mean >= kMarkCostNs ||
+      now - gate.last_mark_ns > kMarkAgeNs) {
     MarkStreams(gate, slot);
   }
   WakeHelper(state);
@@ -242,10 +252,13 @@ CUresult Gated(CUstream stream, Call call) {
     return call();
   }
   SlotDevice& slot = state->slot.load(std::memory_order_relaxed)->devices[device];
-  const std::uint32_t word = state->control.load(std::memory_order_relaxed)->devices[device].lease.load(std::memory_order_relaxed);
+  const std::uint32_t word = state->control.load(std::memory_order_relaxed)
+                                 ->devices[device]
+                                 .lease.load(std::memory_order_relaxed);
   if ((word & (kLeaseOpen | kLeaseContended)) == kLeaseOpen) [[likely]] {
     // One slot, many threads: a lost count is no harm.
-    slot.launches.store(slot.launches.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    slot.launches.store(slot.launches.load(std::memory_order_relaxed) + 1,
+                        std::memory_order_relaxed);
     return call();
   }
   if (!IsEnforced(*state) || IsCapturing(*state, stream)) {
@@ -333,9 +346,9 @@ bool ServeContended(ProcessState& state) {
   return any;
 }
 
-#define KERNEL_PARAMETERS                                                                                       \
-  CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz, \
-      unsigned int shared, CUstream stream, void** parameters
+#define KERNEL_PARAMETERS                                                           \
+  CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, \
+      unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **parameters
 #define KERNEL_ARGUMENTS f, gx, gy, gz, bx, by, bz, shared, stream, parameters
 
 SUBLET_HOOK CUresult cuLaunchKernel(KERNEL_PARAMETERS, void** extra) {
@@ -348,16 +361,24 @@ SUBLET_HOOK CUresult cuLaunchCooperativeKernel(KERNEL_PARAMETERS) {
   return Gated(stream, [&] { return SUBLET_REAL(cuLaunchCooperativeKernel)(KERNEL_ARGUMENTS); });
 }
 SUBLET_HOOK CUresult cuLaunchCooperativeKernel_ptsz(KERNEL_PARAMETERS) {
-  return Gated(stream, [&] { return SUBLET_REAL(cuLaunchCooperativeKernel_ptsz)(KERNEL_ARGUMENTS); });
+  return Gated(stream,
+               [&] { return SUBLET_REAL(cuLaunchCooperativeKernel_ptsz)(KERNEL_ARGUMENTS); });
 }
-SUBLET_HOOK CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** parameters, void** extra) {
-  return Gated(config->hStream, [&] { return SUBLET_REAL(cuLaunchKernelEx)(config, f, parameters, extra); });
+SUBLET_HOOK CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** parameters,
+                                      void** extra) {
+  return Gated(config->hStream,
+               [&] { return SUBLET_REAL(cuLaunchKernelEx)(config, f, parameters, extra); });
 }
-SUBLET_HOOK CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction f, void** parameters, void** extra) {
-  return Gated(config->hStream, [&] { return SUBLET_REAL(cuLaunchKernelEx_ptsz)(config, f, parameters, extra); });
+SUBLET_HOOK CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction f,
+                                           void** parameters, void** extra) {
+  return Gated(config->hStream,
+               [&] { return SUBLET_REAL(cuLaunchKernelEx_ptsz)(config, f, parameters, extra); });
 }
-SUBLET_HOOK CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* list, unsigned int count, unsigned int flags) {
-  return Gated(nullptr, [&] { return SUBLET_REAL(cuLaunchCooperativeKernelMultiDevice)(list, count, flags); });
+SUBLET_HOOK CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* list,
+                                                          unsigned int count, unsigned int flags) {
+  return Gated(nullptr, [&] {
+    return SUBLET_REAL(cuLaunchCooperativeKernelMultiDevice)(list, count, flags);
+  });
 }
 SUBLET_HOOK CUresult cuLaunch(CUfunction f) {
   return Gated(nullptr, [&] { return SUBLET_REAL(cuLaunch)(f); });
@@ -372,7 +393,8 @@ SUBLET_HOOK CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   return Gated(stream, [&] { return WithGraphMemory(exec, SUBLET_REAL(cuGraphLaunch), stream); });
 }
 SUBLET_HOOK CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
-  return Gated(stream, [&] { return WithGraphMemory(exec, SUBLET_REAL(cuGraphLaunch_ptsz), stream); });
+  return Gated(stream,
+               [&] { return WithGraphMemory(exec, SUBLET_REAL(cuGraphLaunch_ptsz), stream); });
 }
 
 // Copies and fills: large ones take the device's time.
@@ -383,34 +405,55 @@ CUresult GatedCopy(std::size_t bytes, CUstream stream, Call call) {
 }
 }  // namespace
 
-#define COPY(name, parameters, arguments, bytes, stream)                              \
-  SUBLET_HOOK CUresult name parameters {                                              \
-    return GatedCopy(bytes, stream, [&] { return SUBLET_REAL(name) arguments; });     \
+#define COPY(name, parameters, arguments, bytes, stream)                          \
+  SUBLET_HOOK CUresult name parameters {                                          \
+    return GatedCopy(bytes, stream, [&] { return SUBLET_REAL(name) arguments; }); \
   }
 #define COPY_BOTH(name, suffix, parameters, arguments, bytes, stream) \
   COPY(name, parameters, arguments, bytes, stream)                    \
   COPY(name##suffix, parameters, arguments, bytes, stream)
 
-COPY_BOTH(cuMemcpy, _ptds, (CUdeviceptr to, CUdeviceptr from, std::size_t n), (to, from, n), n, nullptr)
-COPY_BOTH(cuMemcpyHtoD_v2, _ptds, (CUdeviceptr to, const void* from, std::size_t n), (to, from, n), n, nullptr)
-COPY_BOTH(cuMemcpyDtoH_v2, _ptds, (void* to, CUdeviceptr from, std::size_t n), (to, from, n), n, nullptr)
-COPY_BOTH(cuMemcpyDtoD_v2, _ptds, (CUdeviceptr to, CUdeviceptr from, std::size_t n), (to, from, n), n, nullptr)
-COPY_BOTH(cuMemcpyAsync, _ptsz, (CUdeviceptr to, CUdeviceptr from, std::size_t n, CUstream s), (to, from, n, s), n, s)
-COPY_BOTH(cuMemcpyHtoDAsync_v2, _ptsz, (CUdeviceptr to, const void* from, std::size_t n, CUstream s), (to, from, n, s), n, s)
-COPY_BOTH(cuMemcpyDtoHAsync_v2, _ptsz, (void* to, CUdeviceptr from, std::size_t n, CUstream s), (to, from, n, s), n, s)
-COPY_BOTH(cuMemcpyDtoDAsync_v2, _ptsz, (CUdeviceptr to, CUdeviceptr from, std::size_t n, CUstream s), (to, from, n, s), n, s)
-COPY_BOTH(cuMemcpyPeer, _ptds, (CUdeviceptr to, CUcontext tc, CUdeviceptr from, CUcontext fc, std::size_t n), (to, tc, from, fc, n), n, nullptr)
-COPY_BOTH(cuMemcpyPeerAsync, _ptsz, (CUdeviceptr to, CUcontext tc, CUdeviceptr from, CUcontext fc, std::size_t n, CUstream s), (to, tc, from, fc, n, s), n, s)
+COPY_BOTH(cuMemcpy, _ptds, (CUdeviceptr to, CUdeviceptr from, std::size_t n), (to, from, n), n,
+          nullptr)
+COPY_BOTH(cuMemcpyHtoD_v2, _ptds, (CUdeviceptr to, const void* from, std::size_t n), (to, from, n),
+          n, nullptr)
+COPY_BOTH(cuMemcpyDtoH_v2, _ptds, (void* to, CUdeviceptr from, std::size_t n), (to, from, n), n,
+          nullptr)
+COPY_BOTH(cuMemcpyDtoD_v2, _ptds, (CUdeviceptr to, CUdeviceptr from, std::size_t n), (to, from, n),
+          n, nullptr)
+COPY_BOTH(cuMemcpyAsync, _ptsz, (CUdeviceptr to, CUdeviceptr from, std::size_t n, CUstream s),
+          (to, from, n, s), n, s)
+COPY_BOTH(cuMemcpyHtoDAsync_v2, _ptsz,
+          (CUdeviceptr to, const void* from, std::size_t n, CUstream s), (to, from, n, s), n, s)
+COPY_BOTH(cuMemcpyDtoHAsync_v2, _ptsz, (void* to, CUdeviceptr from, std::size_t n, CUstream s),
+          (to, from, n, s), n, s)
+COPY_BOTH(cuMemcpyDtoDAsync_v2, _ptsz,
+          (CUdeviceptr to, CUdeviceptr from, std::size_t n, CUstream s), (to, from, n, s), n, s)
+COPY_BOTH(cuMemcpyPeer, _ptds,
+          (CUdeviceptr to, CUcontext tc, CUdeviceptr from, CUcontext fc, std::size_t n),
+          (to, tc, from, fc, n), n, nullptr)
+COPY_BOTH(cuMemcpyPeerAsync, _ptsz,
+          (CUdeviceptr to, CUcontext tc, CUdeviceptr from, CUcontext fc, std::size_t n, CUstream s),
+          (to, tc, from, fc, n, s), n, s)
 COPY_BOTH(cuMemcpy2D_v2, _ptds, (const CUDA_MEMCPY2D* c), (c), c->WidthInBytes * c->Height, nullptr)
-COPY_BOTH(cuMemcpy2DAsync_v2, _ptsz, (const CUDA_MEMCPY2D* c, CUstream s), (c, s), c->WidthInBytes * c->Height, s)
-COPY_BOTH(cuMemcpy3D_v2, _ptds, (const CUDA_MEMCPY3D* c), (c), c->WidthInBytes * c->Height * c->Depth, nullptr)
-COPY_BOTH(cuMemcpy3DAsync_v2, _ptsz, (const CUDA_MEMCPY3D* c, CUstream s), (c, s), c->WidthInBytes * c->Height * c->Depth, s)
-COPY_BOTH(cuMemsetD8_v2, _ptds, (CUdeviceptr to, unsigned char v, std::size_t n), (to, v, n), n, nullptr)
-COPY_BOTH(cuMemsetD16_v2, _ptds, (CUdeviceptr to, unsigned short v, std::size_t n), (to, v, n), n * 2, nullptr)
-COPY_BOTH(cuMemsetD32_v2, _ptds, (CUdeviceptr to, unsigned int v, std::size_t n), (to, v, n), n * 4, nullptr)
-COPY_BOTH(cuMemsetD8Async, _ptsz, (CUdeviceptr to, unsigned char v, std::size_t n, CUstream s), (to, v, n, s), n, s)
-COPY_BOTH(cuMemsetD16Async, _ptsz, (CUdeviceptr to, unsigned short v, std::size_t n, CUstream s), (to, v, n, s), n * 2, s)
-COPY_BOTH(cuMemsetD32Async, _ptsz, (CUdeviceptr to, unsigned int v, std::size_t n, CUstream s), (to, v, n, s), n * 4, s)
+COPY_BOTH(cuMemcpy2DAsync_v2, _ptsz, (const CUDA_MEMCPY2D* c, CUstream s), (c, s),
+          c->WidthInBytes * c->Height, s)
+COPY_BOTH(cuMemcpy3D_v2, _ptds, (const CUDA_MEMCPY3D* c), (c),
+          c->WidthInBytes * c->Height * c->Depth, nullptr)
+COPY_BOTH(cuMemcpy3DAsync_v2, _ptsz, (const CUDA_MEMCPY3D* c, CUstream s), (c, s),
+          c->WidthInBytes * c->Height * c->Depth, s)
+COPY_BOTH(cuMemsetD8_v2, _ptds, (CUdeviceptr to, unsigned char v, std::size_t n), (to, v, n), n,
+          nullptr)
+COPY_BOTH(cuMemsetD16_v2, _ptds, (CUdeviceptr to, unsigned short v, std::size_t n), (to, v, n),
+          n * 2, nullptr)
+COPY_BOTH(cuMemsetD32_v2, _ptds, (CUdeviceptr to, unsigned int v, std::size_t n), (to, v, n), n * 4,
+          nullptr)
+COPY_BOTH(cuMemsetD8Async, _ptsz, (CUdeviceptr to, unsigned char v, std::size_t n, CUstream s),
+          (to, v, n, s), n, s)
+COPY_BOTH(cuMemsetD16Async, _ptsz, (CUdeviceptr to, unsigned short v, std::size_t n, CUstream s),
+          (to, v, n, s), n * 2, s)
+COPY_BOTH(cuMemsetD32Async, _ptsz, (CUdeviceptr to, unsigned int v, std::size_t n, CUstream s),
+          (to, v, n, s), n * 4, s)
 
 // Captures: counted, so that the common case asks nothing.
 namespace {
@@ -438,14 +481,20 @@ CUresult EndCapture(Call call) {
 }
 }  // namespace
 
-#define CAPTURE(name, parameters, arguments) \
-  SUBLET_HOOK CUresult name parameters { return BeginCapture(stream, [&] { return SUBLET_REAL(name) arguments; }); }
+#define CAPTURE(name, parameters, arguments)                                  \
+  SUBLET_HOOK CUresult name parameters {                                      \
+    return BeginCapture(stream, [&] { return SUBLET_REAL(name) arguments; }); \
+  }
 CAPTURE(cuStreamBeginCapture, (CUstream stream), (stream))
 CAPTURE(cuStreamBeginCapture_ptsz, (CUstream stream), (stream))
 CAPTURE(cuStreamBeginCapture_v2, (CUstream stream, int mode), (stream, mode))
 CAPTURE(cuStreamBeginCapture_v2_ptsz, (CUstream stream, int mode), (stream, mode))
-CAPTURE(cuStreamBeginCaptureToGraph, (CUstream stream, CUgraph g, const CUgraphNode* d, const void* e, std::size_t n, int mode), (stream, g, d, e, n, mode))
-CAPTURE(cuStreamBeginCaptureToGraph_ptsz, (CUstream stream, CUgraph g, const CUgraphNode* d, const void* e, std::size_t n, int mode), (stream, g, d, e, n, mode))
+CAPTURE(cuStreamBeginCaptureToGraph,
+        (CUstream stream, CUgraph g, const CUgraphNode* d, const void* e, std::size_t n, int mode),
+        (stream, g, d, e, n, mode))
+CAPTURE(cuStreamBeginCaptureToGraph_ptsz,
+        (CUstream stream, CUgraph g, const CUgraphNode* d, const void* e, std::size_t n, int mode),
+        (stream, g, d, e, n, mode))
 SUBLET_HOOK CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   return EndCapture([&] { return SUBLET_REAL(cuStreamEndCapture)(stream, graph); });
 }

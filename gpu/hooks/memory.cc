@@ -1,4 +1,5 @@
-// Hooks for linear, pitched, managed and host memory, and for virtual memory (handles and mappings).
+// Hooks for linear, pitched, managed and host memory, and for virtual memory (handles and
+// mappings).
 #include "gpu/hooks/charge.h"
 #include "gpu/hooks/real_driver.h"
 
@@ -29,7 +30,8 @@ CUresult AllocateLinear(std::uint64_t bytes, Call call, Address* out) {
     return result;
   }
   // Without host memory for the note the charge simply stays: never too little.
-  state->memory.Insert({static_cast<std::uint64_t>(*out), bytes, 0, 0, static_cast<std::uint16_t>(device),
+  state->memory.Insert({static_cast<std::uint64_t>(*out), bytes, 0, 0,
+                        static_cast<std::uint16_t>(device),
                         static_cast<std::uint16_t>(Charge::kLinear)});
   return result;
 }
@@ -57,8 +59,9 @@ CUresult FreeLinear(std::uint64_t address, Call call) {
 // Host memory is counted for `sublet gpu top`, never capped.
 void CountHost(void* address, std::uint64_t bytes) {
   ProcessState* state = ConnectedState();
-  if (state == nullptr || !state->memory.Insert({reinterpret_cast<std::uint64_t>(address), bytes, 0, 0, 0,
-                                                 static_cast<std::uint16_t>(Charge::kHost)})) {
+  if (state == nullptr ||
+      !state->memory.Insert({reinterpret_cast<std::uint64_t>(address), bytes, 0, 0, 0,
+                             static_cast<std::uint16_t>(Charge::kHost)})) {
     return;
   }
   state->slot.load()->devices[0].bytes[static_cast<int>(Charge::kHost)].fetch_add(bytes);
@@ -78,23 +81,34 @@ void DropHandle(ProcessState& state, std::uint64_t handle) {
 }  // namespace
 
 SUBLET_HOOK CUresult cuMemAlloc_v2(CUdeviceptr* out, std::size_t bytes) {
-  return AllocateLinear(bytes, [&] { return SUBLET_REAL(cuMemAlloc_v2)(out, bytes); }, out);
+  return AllocateLinear(
+      bytes, [&] { return SUBLET_REAL(cuMemAlloc_v2)(out, bytes); }, out);
 }
 SUBLET_HOOK CUresult cuMemAlloc(CUdeviceptr_v1* out, unsigned int bytes) {
-  return AllocateLinear(bytes, [&] { return SUBLET_REAL(cuMemAlloc)(out, bytes); }, out);
+  return AllocateLinear(
+      bytes, [&] { return SUBLET_REAL(cuMemAlloc)(out, bytes); }, out);
 }
 SUBLET_HOOK CUresult cuMemAllocManaged(CUdeviceptr* out, std::size_t bytes, unsigned int flags) {
-  return AllocateLinear(bytes, [&] { return SUBLET_REAL(cuMemAllocManaged)(out, bytes, flags); }, out);
+  return AllocateLinear(
+      bytes, [&] { return SUBLET_REAL(cuMemAllocManaged)(out, bytes, flags); }, out);
 }
-// The pitch is the driver's choice: rows are charged at 512 bytes' alignment, which is what it takes.
-SUBLET_HOOK CUresult cuMemAllocPitch_v2(CUdeviceptr* out, std::size_t* pitch, std::size_t width, std::size_t height, unsigned int element) {
+// The pitch is the driver's choice: rows are charged at 512 bytes' alignment, which is what it
+// takes.
+SUBLET_HOOK CUresult cuMemAllocPitch_v2(CUdeviceptr* out, std::size_t* pitch, std::size_t width,
+                                        std::size_t height, unsigned int element) {
   const unsigned __int128 bytes = static_cast<unsigned __int128>(RoundUp(width, 512)) * height;
-  const std::uint64_t charged = bytes >> 62 != 0 ? ~std::uint64_t{0} >> 2 : static_cast<std::uint64_t>(bytes);
-  return AllocateLinear(charged, [&] { return SUBLET_REAL(cuMemAllocPitch_v2)(out, pitch, width, height, element); }, out);
+  const std::uint64_t charged =
+      bytes >> 62 != 0 ? ~std::uint64_t{0} >> 2 : static_cast<std::uint64_t>(bytes);
+  return AllocateLinear(
+      charged, [&] { return SUBLET_REAL(cuMemAllocPitch_v2)(out, pitch, width, height, element); },
+      out);
 }
-SUBLET_HOOK CUresult cuMemAllocPitch(CUdeviceptr_v1* out, unsigned int* pitch, unsigned int width, unsigned int height, unsigned int element) {
+SUBLET_HOOK CUresult cuMemAllocPitch(CUdeviceptr_v1* out, unsigned int* pitch, unsigned int width,
+                                     unsigned int height, unsigned int element) {
   const std::uint64_t charged = RoundUp(width, 512) * height;
-  return AllocateLinear(charged, [&] { return SUBLET_REAL(cuMemAllocPitch)(out, pitch, width, height, element); }, out);
+  return AllocateLinear(
+      charged, [&] { return SUBLET_REAL(cuMemAllocPitch)(out, pitch, width, height, element); },
+      out);
 }
 SUBLET_HOOK CUresult cuMemFree_v2(CUdeviceptr address) {
   return FreeLinear(address, [&] { return SUBLET_REAL(cuMemFree_v2)(address); });
@@ -126,13 +140,15 @@ SUBLET_HOOK CUresult cuMemFreeHost(void* address) {
   return SUBLET_REAL(cuMemFreeHost)(address);
 }
 
-SUBLET_HOOK CUresult cuMemCreate(CUmemHandle* out, std::size_t bytes, const CUmemAllocationProp* prop, unsigned long long flags) {
+SUBLET_HOOK CUresult cuMemCreate(CUmemHandle* out, std::size_t bytes,
+                                 const CUmemAllocationProp* prop, unsigned long long flags) {
   bool refuse = false;
   ProcessState* state = Charged(&refuse);
   if (refuse) {
     return kSystemNotReady;
   }
-  if (state == nullptr || prop == nullptr || out == nullptr || prop->location.type != kLocationDevice) {
+  if (state == nullptr || prop == nullptr || out == nullptr ||
+      prop->location.type != kLocationDevice) {
     return SUBLET_REAL(cuMemCreate)(out, bytes, prop, flags);
   }
   const int device = PlaceOfDevice(*state, prop->location.id);
@@ -148,7 +164,8 @@ SUBLET_HOOK CUresult cuMemCreate(CUmemHandle* out, std::size_t bytes, const CUme
     Release(*state, device, charged, Charge::kVmm);
     return result;
   }
-  state->handles.Insert({*out, charged, 0, 1, static_cast<std::uint16_t>(device), static_cast<std::uint16_t>(Charge::kVmm)});
+  state->handles.Insert({*out, charged, 0, 1, static_cast<std::uint16_t>(device),
+                         static_cast<std::uint16_t>(Charge::kVmm)});
   return result;
 }
 SUBLET_HOOK CUresult cuMemRelease(CUmemHandle handle) {
@@ -168,7 +185,8 @@ SUBLET_HOOK CUresult cuMemRetainAllocationHandle(CUmemHandle* out, void* address
   }
   return result;
 }
-SUBLET_HOOK CUresult cuMemMap(CUdeviceptr address, std::size_t bytes, std::size_t offset, CUmemHandle handle, unsigned long long flags) {
+SUBLET_HOOK CUresult cuMemMap(CUdeviceptr address, std::size_t bytes, std::size_t offset,
+                              CUmemHandle handle, unsigned long long flags) {
   const CUresult result = SUBLET_REAL(cuMemMap)(address, bytes, offset, handle, flags);
   ProcessState* state = ConnectedState();
   if (result == kSuccess && state != nullptr && state->handles.AddReferences(handle, 1) != 0) {

@@ -1,5 +1,5 @@
-// nvidia-smi for containers: a small static program that shows the pod its own slice, from the pages
-// gpud gives it. It asks no driver, so it works in every image, with and without a C library.
+// nvidia-smi for containers: a small static program that shows the pod its own slice, from the
+// pages gpud gives it. It asks no driver, so it works in every image, with and without a C library.
 //   nvidia-smi            a table
 //   nvidia-smi -L         one line per device
 //   nvidia-smi --query-gpu=name,memory.total,... --format=csv[,noheader][,nounits]
@@ -19,15 +19,18 @@ unsigned long long UsedMebibytes(const SliceView& view, unsigned device) {
 
 int List(const SliceView& view) {
   for (unsigned i = 0; i < view.control->device_count; ++i) {
-    printf("GPU %u: %s (UUID: %s)\n", i, view.control->devices[i].model, view.control->devices[i].uuid);
+    printf("GPU %u: %s (UUID: %s)\n", i, view.control->devices[i].model,
+           view.control->devices[i].uuid);
   }
   return 0;
 }
 
 int Table(const SliceView& view) {
-  const char* line = "+-----------------------------------------------------------------------------+\n";
+  const char* line =
+      "+-----------------------------------------------------------------------------+\n";
   printf("%s| Sublet slice %-62.62s |\n%s", line, view.control->slice, line);
-  printf("| GPU  Name                                        Memory-Usage        Share |\n%s", line);
+  printf("| GPU  Name                                        Memory-Usage        Share |\n%s",
+         line);
   for (unsigned i = 0; i < view.control->device_count; ++i) {
     const ControlDevice& device = view.control->devices[i];
     char memory[64];
@@ -35,12 +38,14 @@ int Table(const SliceView& view) {
              static_cast<unsigned long long>(device.cap_bytes / kMebibyte));
     printf("| %3u  %-34.34s %24s %8.1f %% |\n", i, device.model, memory, device.share_milli / 10.0);
   }
-  printf("%s| Processes:   GPU        PID                                  GPU Memory Usage |\n%s", line, line);
+  printf("%s| Processes:   GPU        PID                                  GPU Memory Usage |\n%s",
+         line, line);
   for (int slot = 0; slot < kPageSlotsMax; ++slot) {
     const Slot& process = view.usage->slots[slot];
     for (unsigned i = 0; process.generation.load() != 0 && i < view.control->device_count; ++i) {
       if (const auto bytes = SlotBytes(process, static_cast<int>(i)); bytes != 0) {
-        printf("|              %3u %10u %43lluMiB |\n", i, process.pid.load(), static_cast<unsigned long long>((bytes + kMebibyte - 1) / kMebibyte));
+        printf("|              %3u %10u %43lluMiB |\n", i, process.pid.load(),
+               static_cast<unsigned long long>((bytes + kMebibyte - 1) / kMebibyte));
       }
     }
   }
@@ -51,7 +56,9 @@ int Table(const SliceView& view) {
 // One column of --query-gpu; false: not a name this program knows.
 bool Print(const SliceView& view, unsigned i, const char* name, size_t length, bool units) {
   const ControlDevice& device = view.control->devices[i];
-  const auto is = [&](const char* known) { return strlen(known) == length && strncmp(known, name, length) == 0; };
+  const auto is = [&](const char* known) {
+    return strlen(known) == length && strncmp(known, name, length) == 0;
+  };
   const unsigned long long total = device.cap_bytes / kMebibyte;
   const unsigned long long used = UsedMebibytes(view, i);
   const char* unit = units ? " MiB" : "";
@@ -83,7 +90,8 @@ int Query(const SliceView& view, const char* names, const char* format) {
     for (const char* at = names; *at != 0;) {
       const size_t length = strcspn(at, ",");
       if (!Print(view, i, at, length, units)) {
-        fprintf(stderr, "Field \"%.*s\" is not a valid field to query.\n", static_cast<int>(length), at);
+        fprintf(stderr, "Field \"%.*s\" is not a valid field to query.\n", static_cast<int>(length),
+                at);
         return 2;
       }
       at += length;
@@ -100,7 +108,9 @@ int Query(const SliceView& view, const char* names, const char* format) {
 int Main(int count, char** arguments) {
   SliceView view;
   if (!OpenSliceView(&view)) {
-    fprintf(stderr, "NVIDIA-SMI has failed: this container has no GPU slice, or the node's gpud does not answer.\n");
+    fprintf(stderr,
+            "NVIDIA-SMI has failed: this container has no GPU slice, or the node's gpud does not "
+            "answer.\n");
     return 9;
   }
   const char* query = nullptr;
@@ -114,7 +124,10 @@ int Main(int count, char** arguments) {
     } else if (strncmp(arguments[i], "--format=", 9) == 0) {
       format = arguments[i] + 9;
     } else {
-      fprintf(stderr, "unknown option %s\nusage: nvidia-smi [-L | --query-gpu=FIELDS --format=csv[,noheader][,nounits]]\n", arguments[i]);
+      fprintf(stderr,
+              "unknown option %s\nusage: nvidia-smi [-L | --query-gpu=FIELDS "
+              "--format=csv[,noheader][,nounits]]\n",
+              arguments[i]);
       return 2;
     }
   }

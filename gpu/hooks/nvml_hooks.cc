@@ -1,8 +1,8 @@
-// libsublet-nvml.so: libnvidia-ml.so.1 as a pod sees it. Devices: the slice's only, numbered from 0.
-// Memory: the cap and what is charged. Processes: the pod's own, with the pids it knows them by.
+// libsublet-nvml.so: libnvidia-ml.so.1 as a pod sees it. Devices: the slice's only, numbered from
+// 0. Memory: the cap and what is charged. Processes: the pod's own, with the pids it knows them by.
 // Everything that changes a device answers NO_PERMISSION. Other names go to the real library
-// (nvml_trampolines.S), with the real handles that this library hands out.
-// Depends on nothing but libc. Threads: any.
+// (nvml_trampolines.S), with the real handles that this library hands out. Depends on nothing but
+// libc. Threads: any.
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +55,8 @@ void* Library() {
   if (current == nullptr) {
     current = dlopen("/run/sublet/real/libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     const char* told = getenv("SUBLET_REAL_NVML");
-    if (current == nullptr && access(kContainerFolder, F_OK) != 0 && told != nullptr && told[0] == '/') {
+    if (current == nullptr && access(kContainerFolder, F_OK) != 0 && told != nullptr &&
+        told[0] == '/') {
       current = dlopen(told, RTLD_NOW | RTLD_LOCAL);
     }
     __atomic_store_n(&library, current, __ATOMIC_RELEASE);
@@ -81,7 +82,8 @@ bool OpenView() {
 
 template <typename Function>
 Function Real(Symbol symbol, Function) {
-  return reinterpret_cast<Function>(sublet_slots[symbol] != nullptr ? sublet_slots[symbol] : sublet_resolve(symbol));
+  return reinterpret_cast<Function>(sublet_slots[symbol] != nullptr ? sublet_slots[symbol]
+                                                                    : sublet_resolve(symbol));
 }
 #define REAL(name) Real(kSym_##name, &name)
 
@@ -125,7 +127,9 @@ SUBLET_HOOK nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int* count) {
   *count = View()->control->device_count;
   return kNvmlSuccess;
 }
-SUBLET_HOOK nvmlReturn_t nvmlDeviceGetCount(unsigned int* count) { return nvmlDeviceGetCount_v2(count); }
+SUBLET_HOOK nvmlReturn_t nvmlDeviceGetCount(unsigned int* count) {
+  return nvmlDeviceGetCount_v2(count);
+}
 SUBLET_HOOK nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t* device) {
   if (View() == nullptr) {
     return kNvmlUninitialized;
@@ -173,7 +177,8 @@ SUBLET_HOOK nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMem
   }
   return result;
 }
-SUBLET_HOOK nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t* memory) {
+SUBLET_HOOK nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device,
+                                                     nvmlBAR1Memory_t* memory) {
   nvmlMemory_t plain;
   const nvmlReturn_t result = nvmlDeviceGetMemoryInfo(device, &plain);
   if (result == kNvmlSuccess) {
@@ -208,9 +213,10 @@ nvmlReturn_t Processes(nvmlDevice_t device, unsigned int* count, bool has_room, 
 }
 
 nvmlReturn_t WithInstances(nvmlDevice_t device, unsigned int* count, nvmlProcessInfo_t* out) {
-  return Processes(device, count, out != nullptr, [&](unsigned int at, unsigned int pid, std::uint64_t bytes) {
-    out[at] = nvmlProcessInfo_t{pid, bytes, ~0U, ~0U};
-  });
+  return Processes(device, count, out != nullptr,
+                   [&](unsigned int at, unsigned int pid, std::uint64_t bytes) {
+                     out[at] = nvmlProcessInfo_t{pid, bytes, ~0U, ~0U};
+                   });
 }
 
 nvmlReturn_t NoProcesses(unsigned int* count) {
@@ -220,21 +226,28 @@ nvmlReturn_t NoProcesses(unsigned int* count) {
 
 }  // namespace
 
-SUBLET_HOOK nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int* count, nvmlProcessInfo_t* out) {
+SUBLET_HOOK nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device,
+                                                                 unsigned int* count,
+                                                                 nvmlProcessInfo_t* out) {
   return WithInstances(device, count, out);
 }
-SUBLET_HOOK nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int* count, nvmlProcessInfo_t* out) {
+SUBLET_HOOK nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device,
+                                                                 unsigned int* count,
+                                                                 nvmlProcessInfo_t* out) {
   return WithInstances(device, count, out);
 }
-SUBLET_HOOK nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int* count, nvmlProcessInfo_v1_t* out) {
-  return Processes(device, count, out != nullptr, [&](unsigned int at, unsigned int pid, std::uint64_t bytes) {
-    out[at] = nvmlProcessInfo_v1_t{pid, bytes};
-  });
+SUBLET_HOOK nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device,
+                                                              unsigned int* count,
+                                                              nvmlProcessInfo_v1_t* out) {
+  return Processes(device, count, out != nullptr,
+                   [&](unsigned int at, unsigned int pid, std::uint64_t bytes) {
+                     out[at] = nvmlProcessInfo_v1_t{pid, bytes};
+                   });
 }
-#define NO_PROCESSES(name)                                                                    \
-  SUBLET_HOOK nvmlReturn_t name(nvmlDevice_t device, unsigned int* count, void* out) {        \
-    (void)out;                                                                                \
-    return PlaceOf(device) < 0 ? kNvmlNotFound : NoProcesses(count);                          \
+#define NO_PROCESSES(name)                                                             \
+  SUBLET_HOOK nvmlReturn_t name(nvmlDevice_t device, unsigned int* count, void* out) { \
+    (void)out;                                                                         \
+    return PlaceOf(device) < 0 ? kNvmlNotFound : NoProcesses(count);                   \
   }
 NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses)
 NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2)
@@ -244,7 +257,9 @@ NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2)
 NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3)
 
 // Others' activity is none of the pod's business.
-SUBLET_HOOK nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, void* out, unsigned int* count, unsigned long long since) {
+SUBLET_HOOK nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, void* out,
+                                                         unsigned int* count,
+                                                         unsigned long long since) {
   (void)out, (void)since;
   return PlaceOf(device) < 0 ? kNvmlNotFound : NoProcesses(count);
 }
@@ -262,11 +277,13 @@ SUBLET_HOOK nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t devi
 void* sublet_resolve(unsigned long index) {
   const char* name = kNames[index];
   // What changes a device is not for a pod that has a part of it.
-  const bool changes = strncmp(name, "nvmlDeviceSet", 13) == 0 || strncmp(name, "nvmlDeviceReset", 15) == 0 ||
-                       strncmp(name, "nvmlDeviceClear", 15) == 0 || strncmp(name, "nvmlDeviceFreeze", 16) == 0 ||
-                       strstr(name, "CreateGpuInstance") != nullptr || strstr(name, "CreateComputeInstance") != nullptr ||
-                       strstr(name, "InstanceDestroy") != nullptr || strncmp(name, "nvmlDeviceModify", 16) == 0 ||
-                       strncmp(name, "nvmlDeviceRemoveGpu", 19) == 0 || strncmp(name, "nvmlSystemSet", 13) == 0;
+  const bool changes =
+      strncmp(name, "nvmlDeviceSet", 13) == 0 || strncmp(name, "nvmlDeviceReset", 15) == 0 ||
+      strncmp(name, "nvmlDeviceClear", 15) == 0 || strncmp(name, "nvmlDeviceFreeze", 16) == 0 ||
+      strstr(name, "CreateGpuInstance") != nullptr ||
+      strstr(name, "CreateComputeInstance") != nullptr ||
+      strstr(name, "InstanceDestroy") != nullptr || strncmp(name, "nvmlDeviceModify", 16) == 0 ||
+      strncmp(name, "nvmlDeviceRemoveGpu", 19) == 0 || strncmp(name, "nvmlSystemSet", 13) == 0;
   void* function = changes ? reinterpret_cast<void*>(&sublet::gpu::Denied) : nullptr;
   if (function == nullptr) {
     void* library = sublet::gpu::Library();

@@ -39,7 +39,8 @@ bool OpenSliceView(SliceView* view) {
   if (fd < 0) {
     return false;
   }
-  Hello hello = {kPageMagic, kProtocolVersion, kHelloObserver, static_cast<std::uint32_t>(getpid()), 0, 0};
+  Hello hello = {
+      kPageMagic, kProtocolVersion, kHelloObserver, static_cast<std::uint32_t>(getpid()), 0, 0};
   Welcome welcome = {};
   struct iovec part = {&welcome, sizeof welcome};
   alignas(struct cmsghdr) char space[CMSG_SPACE(2 * sizeof(int))];
@@ -51,16 +52,20 @@ bool OpenSliceView(SliceView* view) {
   message.msg_controllen = sizeof space;
   struct pollfd waiting = {fd, POLLIN, 0};
   int fds[2] = {-1, -1};
-  if (send(fd, &hello, sizeof hello, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof hello) && poll(&waiting, 1, 2000) == 1 &&
-      recvmsg(fd, &message, MSG_CMSG_CLOEXEC) == static_cast<ssize_t>(sizeof welcome) && welcome.magic == kPageMagic &&
-      welcome.status == kWelcome) {
-    if (struct cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr && header->cmsg_len == CMSG_LEN(sizeof fds)) {
+  if (send(fd, &hello, sizeof hello, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof hello) &&
+      poll(&waiting, 1, 2000) == 1 &&
+      recvmsg(fd, &message, MSG_CMSG_CLOEXEC) == static_cast<ssize_t>(sizeof welcome) &&
+      welcome.magic == kPageMagic && welcome.status == kWelcome) {
+    if (struct cmsghdr* header = CMSG_FIRSTHDR(&message);
+        header != nullptr && header->cmsg_len == CMSG_LEN(sizeof fds)) {
       memcpy(fds, CMSG_DATA(header), sizeof fds);
     }
   }
   close(fd);
-  void* control = fds[0] < 0 ? MAP_FAILED : mmap(nullptr, sizeof(ControlPage), PROT_READ, MAP_SHARED, fds[0], 0);
-  void* usage = fds[1] < 0 ? MAP_FAILED : mmap(nullptr, sizeof(UsagePage), PROT_READ, MAP_SHARED, fds[1], 0);
+  void* control = fds[0] < 0 ? MAP_FAILED
+                             : mmap(nullptr, sizeof(ControlPage), PROT_READ, MAP_SHARED, fds[0], 0);
+  void* usage =
+      fds[1] < 0 ? MAP_FAILED : mmap(nullptr, sizeof(UsagePage), PROT_READ, MAP_SHARED, fds[1], 0);
   for (const int one : fds) {
     if (one >= 0) {
       close(one);

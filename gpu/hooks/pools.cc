@@ -1,6 +1,7 @@
 // Hooks for stream-ordered allocation, memory pools and graph memory. A pool is charged by what it
-// reserved from the device, which the driver tells; before a call that may make it grow, the growth is
-// reserved. All of it under pools_lock, because the driver's counters are per pool, not per call.
+// reserved from the device, which the driver tells; before a call that may make it grow, the growth
+// is reserved. All of it under pools_lock, because the driver's counters are per pool, not per
+// call.
 #include <string.h>
 
 #include "gpu/hooks/charge.h"
@@ -37,7 +38,8 @@ std::uint64_t PoolAttribute(CUmemoryPool pool, int attribute) {
 std::uint64_t GraphReserved(CUdevice device) {
   std::uint64_t value = 0;
   if (FindRealFunction(kSym_cuDeviceGetGraphMemAttribute) == nullptr ||
-      SUBLET_REAL(cuDeviceGetGraphMemAttribute)(device, kGraphMemReservedCurrent, &value) != kSuccess) {
+      SUBLET_REAL(cuDeviceGetGraphMemAttribute)(device, kGraphMemReservedCurrent, &value) !=
+          kSuccess) {
     return 0;
   }
   return value;
@@ -68,7 +70,8 @@ std::uint64_t PoolsReserved(ProcessState& state, int device) {
 }
 
 // Under pools_lock: makes *charged what the driver holds, beside `spare` bytes reserved for a call.
-void Settle(ProcessState& state, int device, Charge charge, std::uint64_t* charged, std::uint64_t real) {
+void Settle(ProcessState& state, int device, Charge charge, std::uint64_t* charged,
+            std::uint64_t real) {
   if (real > *charged) {
     ForceReserve(state, device, real - *charged, charge);
   } else if (real < *charged) {
@@ -144,7 +147,8 @@ CUresult AllocateFromPool(CUmemoryPool pool, std::size_t bytes, CUstream stream,
     return kSystemNotReady;
   }
   // While the stream captures, the call becomes a node: charged when the graph runs.
-  const int device = state != nullptr && bytes > 0 && !IsCapturing(*state, stream) ? CurrentPlace(*state) : -1;
+  const int device =
+      state != nullptr && bytes > 0 && !IsCapturing(*state, stream) ? CurrentPlace(*state) : -1;
   CUdevice ordinal = 0;
   if (device < 0 || SUBLET_REAL(cuCtxGetDevice)(&ordinal) != kSuccess ||
       (pool == nullptr && SUBLET_REAL(cuDeviceGetMemPool)(&pool, ordinal) != kSuccess)) {
@@ -177,16 +181,24 @@ CUresult AllocateFromPool(CUmemoryPool pool, std::size_t bytes, CUstream stream,
 }  // namespace
 
 SUBLET_HOOK CUresult cuMemAllocAsync(CUdeviceptr* out, std::size_t bytes, CUstream stream) {
-  return AllocateFromPool(nullptr, bytes, stream, [&] { return SUBLET_REAL(cuMemAllocAsync)(out, bytes, stream); });
+  return AllocateFromPool(nullptr, bytes, stream,
+                          [&] { return SUBLET_REAL(cuMemAllocAsync)(out, bytes, stream); });
 }
 SUBLET_HOOK CUresult cuMemAllocAsync_ptsz(CUdeviceptr* out, std::size_t bytes, CUstream stream) {
-  return AllocateFromPool(nullptr, bytes, stream, [&] { return SUBLET_REAL(cuMemAllocAsync_ptsz)(out, bytes, stream); });
+  return AllocateFromPool(nullptr, bytes, stream,
+                          [&] { return SUBLET_REAL(cuMemAllocAsync_ptsz)(out, bytes, stream); });
 }
-SUBLET_HOOK CUresult cuMemAllocFromPoolAsync(CUdeviceptr* out, std::size_t bytes, CUmemoryPool pool, CUstream stream) {
-  return AllocateFromPool(pool, bytes, stream, [&] { return SUBLET_REAL(cuMemAllocFromPoolAsync)(out, bytes, pool, stream); });
+SUBLET_HOOK CUresult cuMemAllocFromPoolAsync(CUdeviceptr* out, std::size_t bytes, CUmemoryPool pool,
+                                             CUstream stream) {
+  return AllocateFromPool(pool, bytes, stream, [&] {
+    return SUBLET_REAL(cuMemAllocFromPoolAsync)(out, bytes, pool, stream);
+  });
 }
-SUBLET_HOOK CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* out, std::size_t bytes, CUmemoryPool pool, CUstream stream) {
-  return AllocateFromPool(pool, bytes, stream, [&] { return SUBLET_REAL(cuMemAllocFromPoolAsync_ptsz)(out, bytes, pool, stream); });
+SUBLET_HOOK CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* out, std::size_t bytes,
+                                                  CUmemoryPool pool, CUstream stream) {
+  return AllocateFromPool(pool, bytes, stream, [&] {
+    return SUBLET_REAL(cuMemAllocFromPoolAsync_ptsz)(out, bytes, pool, stream);
+  });
 }
 
 namespace {
@@ -265,7 +277,8 @@ namespace {
 // The bytes of a graph's allocation nodes, child graphs included.
 std::uint64_t GraphBytes(CUgraph graph, int depth) {
   std::size_t count = 0;
-  if (depth > 8 || graph == nullptr || SUBLET_REAL(cuGraphGetNodes)(graph, nullptr, &count) != kSuccess) {
+  if (depth > 8 || graph == nullptr ||
+      SUBLET_REAL(cuGraphGetNodes)(graph, nullptr, &count) != kSuccess) {
     return 0;
   }
   std::uint64_t bytes = 0;
@@ -280,9 +293,11 @@ std::uint64_t GraphBytes(CUgraph graph, int depth) {
     memset(&params, 0, sizeof params);
     CUgraph child = nullptr;
     SUBLET_REAL(cuGraphNodeGetType)(few[i], &type);
-    if (type == kNodeMemAlloc && SUBLET_REAL(cuGraphMemAllocNodeGetParams)(few[i], &params) == kSuccess) {
+    if (type == kNodeMemAlloc &&
+        SUBLET_REAL(cuGraphMemAllocNodeGetParams)(few[i], &params) == kSuccess) {
       bytes += RoundUp(params.bytesize, kGranuleBytes);
-    } else if (type == kNodeChildGraph && SUBLET_REAL(cuGraphChildGraphNodeGetGraph)(few[i], &child) == kSuccess) {
+    } else if (type == kNodeChildGraph &&
+               SUBLET_REAL(cuGraphChildGraphNodeGetGraph)(few[i], &child) == kSuccess) {
       bytes += GraphBytes(child, depth + 1);
     }
   }
@@ -305,7 +320,8 @@ CUresult Instantiate(CUgraphExec* out, CUgraph graph, Call call) {
   }
   const CUresult result = call();
   if (result == kSuccess && bytes > 0) {
-    state->handles.Insert({reinterpret_cast<std::uint64_t>(*out), bytes, 0, 1, static_cast<std::uint16_t>(device),
+    state->handles.Insert({reinterpret_cast<std::uint64_t>(*out), bytes, 0, 1,
+                           static_cast<std::uint16_t>(device),
                            static_cast<std::uint16_t>(Charge::kGraph)});
   }
   return result;
@@ -314,10 +330,12 @@ CUresult Instantiate(CUgraphExec* out, CUgraph graph, Call call) {
 }  // namespace
 
 // Runs a graph launch or upload with its memory reserved; used by launch.cc.
-CUresult WithGraphMemory(CUgraphExec exec, CUresult (*call)(CUgraphExec, CUstream), CUstream stream) {
+CUresult WithGraphMemory(CUgraphExec exec, CUresult (*call)(CUgraphExec, CUstream),
+                         CUstream stream) {
   ProcessState* state = ConnectedState();
   Allocation graph;
-  if (state == nullptr || !state->handles.Find(reinterpret_cast<std::uint64_t>(exec), &graph) || graph.other != 0) {
+  if (state == nullptr || !state->handles.Find(reinterpret_cast<std::uint64_t>(exec), &graph) ||
+      graph.other != 0) {
     return call(exec, stream);
   }
   const int device = graph.device;
@@ -329,7 +347,8 @@ CUresult WithGraphMemory(CUgraphExec exec, CUresult (*call)(CUgraphExec, CUstrea
       if (Reserve(*state, device, graph.bytes, Charge::kGraph, pass > 0)) {
         const CUresult result = call(exec, stream);
         state->graph_charged[device] += graph.bytes;
-        Settle(*state, device, Charge::kGraph, &state->graph_charged[device], GraphReserved(ordinal));
+        Settle(*state, device, Charge::kGraph, &state->graph_charged[device],
+               GraphReserved(ordinal));
         if (result == kSuccess) {
           state->handles.SetOther(graph.key, 1);
         }
@@ -343,20 +362,32 @@ CUresult WithGraphMemory(CUgraphExec exec, CUresult (*call)(CUgraphExec, CUstrea
   }
 }
 
-SUBLET_HOOK CUresult cuGraphInstantiate(CUgraphExec* out, CUgraph graph, CUgraphNode* error, char* log, std::size_t bytes) {
-  return Instantiate(out, graph, [&] { return SUBLET_REAL(cuGraphInstantiate)(out, graph, error, log, bytes); });
+SUBLET_HOOK CUresult cuGraphInstantiate(CUgraphExec* out, CUgraph graph, CUgraphNode* error,
+                                        char* log, std::size_t bytes) {
+  return Instantiate(
+      out, graph, [&] { return SUBLET_REAL(cuGraphInstantiate)(out, graph, error, log, bytes); });
 }
-SUBLET_HOOK CUresult cuGraphInstantiate_v2(CUgraphExec* out, CUgraph graph, CUgraphNode* error, char* log, std::size_t bytes) {
-  return Instantiate(out, graph, [&] { return SUBLET_REAL(cuGraphInstantiate_v2)(out, graph, error, log, bytes); });
+SUBLET_HOOK CUresult cuGraphInstantiate_v2(CUgraphExec* out, CUgraph graph, CUgraphNode* error,
+                                           char* log, std::size_t bytes) {
+  return Instantiate(out, graph, [&] {
+    return SUBLET_REAL(cuGraphInstantiate_v2)(out, graph, error, log, bytes);
+  });
 }
-SUBLET_HOOK CUresult cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph graph, unsigned long long flags) {
-  return Instantiate(out, graph, [&] { return SUBLET_REAL(cuGraphInstantiateWithFlags)(out, graph, flags); });
+SUBLET_HOOK CUresult cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph graph,
+                                                 unsigned long long flags) {
+  return Instantiate(out, graph,
+                     [&] { return SUBLET_REAL(cuGraphInstantiateWithFlags)(out, graph, flags); });
 }
-SUBLET_HOOK CUresult cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
-  return Instantiate(out, graph, [&] { return SUBLET_REAL(cuGraphInstantiateWithParams)(out, graph, params); });
+SUBLET_HOOK CUresult cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph graph,
+                                                  CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
+  return Instantiate(out, graph,
+                     [&] { return SUBLET_REAL(cuGraphInstantiateWithParams)(out, graph, params); });
 }
-SUBLET_HOOK CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec* out, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
-  return Instantiate(out, graph, [&] { return SUBLET_REAL(cuGraphInstantiateWithParams_ptsz)(out, graph, params); });
+SUBLET_HOOK CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec* out, CUgraph graph,
+                                                       CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
+  return Instantiate(out, graph, [&] {
+    return SUBLET_REAL(cuGraphInstantiateWithParams_ptsz)(out, graph, params);
+  });
 }
 SUBLET_HOOK CUresult cuGraphExecDestroy(CUgraphExec exec) {
   ProcessState* state = ConnectedState();

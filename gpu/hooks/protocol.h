@@ -6,15 +6,15 @@
 //               tenant that scribbles on it lies about itself only: gpud takes max(page, NVML).
 //
 // Invariants of the usage page:
-//  1. total(device) is raised by compare-and-swap before the driver is called and only when it stays
-//     ≤ cap, so no race overshoots.
-//  2. total ≥ sum of the slots' bytes at every moment: a reserve raises total first, a release lowers
-//     it last. What a killed process leaves behind is a surplus of total, never a shortage.
-//  3. Every change is between a slot's begun and ended; while no slot has begun != ended, the surplus
-//     is exactly what dead processes left, and gpud takes it away.
+//  1. total(device) is raised by compare-and-swap before the driver is called and only when it
+//     stays ≤ cap, so no race overshoots.
+//  2. total ≥ sum of the slots' bytes at every moment: a reserve raises total first, a release
+//     lowers it last. What a killed process leaves behind is a surplus of total, never a shortage.
+//  3. Every change is between a slot's begun and ended; while no slot has begun != ended, the
+//     surplus is exactly what dead processes left, and gpud takes it away.
 //
-// Both sides check magic and version. gpud serves kProtocolVersion and the one before; a client of a
-// newer version refuses to start (fail closed). Depends on nothing but the compiler.
+// Both sides check magic and version. gpud serves kProtocolVersion and the one before; a client of
+// a newer version refuses to start (fail closed). Depends on nothing but the compiler.
 #pragma once
 
 #include <atomic>
@@ -48,8 +48,9 @@ struct ControlDevice {
   unsigned char uuid_bytes[16];
   char model[64];
   std::uint64_t cap_bytes;
-  std::atomic<std::uint64_t> context_bytes;  // what a context takes, learned by gpud; charged beforehand
-  std::uint32_t index;                       // NVML's on the node
+  std::atomic<std::uint64_t>
+      context_bytes;    // what a context takes, learned by gpud; charged beforehand
+  std::uint32_t index;  // NVML's on the node
   std::uint32_t share_milli;
   std::atomic<std::uint32_t> lease;  // futex
   std::uint32_t padding;

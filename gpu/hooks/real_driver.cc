@@ -36,7 +36,8 @@ void* OpenLibrary() {
   if (path != nullptr && path[0] == '/') {
     return dlopen(path, RTLD_NOW | RTLD_LOCAL);
   }
-  for (const char* place : {"/usr/lib/x86_64-linux-gnu/libcuda.so.1", "/usr/lib64/libcuda.so.1", "/usr/lib/libcuda.so.1"}) {
+  for (const char* place : {"/usr/lib/x86_64-linux-gnu/libcuda.so.1", "/usr/lib64/libcuda.so.1",
+                            "/usr/lib/libcuda.so.1"}) {
     opened = dlopen(place, RTLD_NOW | RTLD_LOCAL);
     if (opened != nullptr) {
       return opened;

@@ -1,5 +1,5 @@
-// The real libcuda.so.1 behind this library: found by path on the first call that needs it, one slot
-// per export. Depends on nothing but libc. Threads: any.
+// The real libcuda.so.1 behind this library: found by path on the first call that needs it, one
+// slot per export. Depends on nothing but libc. Threads: any.
 #pragma once
 
 namespace sublet::gpu {

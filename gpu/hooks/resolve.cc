@@ -1,7 +1,8 @@
-// Hooks for cuGetProcAddress and cuGetExportTable: whoever asks the driver for an entry point gets our
-// hook of exactly that ABI version and stream form. The real driver answers first; its address is
-// looked up among its exports, so any version and flag works as long as the address is an export.
-// Otherwise the table of (name, version, form) decides. What is not hooked is handed out as it is.
+// Hooks for cuGetProcAddress and cuGetExportTable: whoever asks the driver for an entry point gets
+// our hook of exactly that ABI version and stream form. The real driver answers first; its address
+// is looked up among its exports, so any version and flag works as long as the address is an
+// export. Otherwise the table of (name, version, form) decides. What is not hooked is handed out as
+// it is.
 #include <string.h>
 #include <sys/mman.h>
 
@@ -61,7 +62,8 @@ Known* KnownExports() {
   if (table != nullptr || RealLibrary() == nullptr) {
     return table;
   }
-  void* memory = mmap(nullptr, kKnownMax * sizeof(Known), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory = mmap(nullptr, kKnownMax * sizeof(Known), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
     return nullptr;
   }
@@ -71,7 +73,9 @@ Known* KnownExports() {
     if (address == nullptr) {
       continue;
     }
-    for (std::uint64_t at = (reinterpret_cast<std::uint64_t>(address) * 0x9e3779b97f4a7c15ULL) >> 40;; ++at) {
+    for (std::uint64_t at =
+             (reinterpret_cast<std::uint64_t>(address) * 0x9e3779b97f4a7c15ULL) >> 40;
+         ; ++at) {
       Known& place = table[at & (kKnownMax - 1)];
       if (place.address == nullptr) {
         place = {address, symbol};
@@ -87,7 +91,8 @@ Known* KnownExports() {
     }
   }
   Known* expected = nullptr;
-  if (!__atomic_compare_exchange_n(&known_exports, &expected, table, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+  if (!__atomic_compare_exchange_n(&known_exports, &expected, table, false, __ATOMIC_ACQ_REL,
+                                   __ATOMIC_ACQUIRE)) {
     munmap(memory, kKnownMax * sizeof(Known));
     return expected;
   }
@@ -99,10 +104,12 @@ const Proc* Match(const char* name, int version, unsigned long long flags) {
   const bool per_thread = (flags & kProcPerThreadStream) != 0;
   const Proc* best = nullptr;
   for (const Proc& proc : kProcs) {
-    if (proc.version > version || (proc.is_per_thread != 0 && !per_thread) || strcmp(proc.name, name) != 0) {
+    if (proc.version > version || (proc.is_per_thread != 0 && !per_thread) ||
+        strcmp(proc.name, name) != 0) {
       continue;
     }
-    if (best == nullptr || proc.version > best->version || (per_thread && proc.is_per_thread > best->is_per_thread)) {
+    if (best == nullptr || proc.version > best->version ||
+        (per_thread && proc.is_per_thread > best->is_per_thread)) {
       best = &proc;
     }
   }
@@ -118,7 +125,8 @@ void* Translate(const char* name, void* real, int version, unsigned long long fl
   }
   const Known* table = KnownExports();
   if (table != nullptr) {
-    for (std::uint64_t at = (reinterpret_cast<std::uint64_t>(real) * 0x9e3779b97f4a7c15ULL) >> 40;; ++at) {
+    for (std::uint64_t at = (reinterpret_cast<std::uint64_t>(real) * 0x9e3779b97f4a7c15ULL) >> 40;;
+         ++at) {
       const Known& place = table[at & (kKnownMax - 1)];
       if (place.address == real) {
         return IsHooked(place.symbol) ? reinterpret_cast<void*>(kOwn[place.symbol].function) : real;
@@ -140,14 +148,16 @@ void* Translate(const char* name, void* real, int version, unsigned long long fl
 
 }  // namespace
 
-SUBLET_HOOK CUresult cuGetProcAddress_v2(const char* name, void** out, int version, unsigned long long flags, int* status) {
+SUBLET_HOOK CUresult cuGetProcAddress_v2(const char* name, void** out, int version,
+                                         unsigned long long flags, int* status) {
   const CUresult result = SUBLET_REAL(cuGetProcAddress_v2)(name, out, version, flags, status);
   if (result == kSuccess && name != nullptr && out != nullptr && *out != nullptr) {
     *out = Translate(name, *out, version, flags);
   }
   return result;
 }
-SUBLET_HOOK CUresult cuGetProcAddress(const char* name, void** out, int version, unsigned long long flags) {
+SUBLET_HOOK CUresult cuGetProcAddress(const char* name, void** out, int version,
+                                      unsigned long long flags) {
   const CUresult result = SUBLET_REAL(cuGetProcAddress)(name, out, version, flags);
   if (result == kSuccess && name != nullptr && out != nullptr && *out != nullptr) {
     *out = Translate(name, *out, version, flags);

@@ -1,6 +1,7 @@
-// The connection to gpud: made by the first call that needs it, kept by one helper thread that sleeps
-// in poll() while nobody competes for the device. When gpud goes away the pages stay: caps hold as they
-// are, launches go on ungated after a second (launch.cc), and the helper connects again.
+// The connection to gpud: made by the first call that needs it, kept by one helper thread that
+// sleeps in poll() while nobody competes for the device. When gpud goes away the pages stay: caps
+// hold as they are, launches go on ungated after a second (launch.cc), and the helper connects
+// again.
 #include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
@@ -24,8 +25,8 @@ namespace {
 constexpr std::uint64_t kConnectNs = 5'000'000'000ULL;
 constexpr std::uint64_t kRetryNs = 100'000'000ULL;
 
-// The descriptor of this process's connection outlives a fork in the child's table: the child closes
-// it before it makes its own.
+// The descriptor of this process's connection outlives a fork in the child's table: the child
+// closes it before it makes its own.
 std::atomic<int> inherited_socket{-1};
 
 void Folder(char* out, std::size_t bytes) {
@@ -79,7 +80,8 @@ bool ReceiveWelcome(int fd, Welcome* welcome, int* control, int* usage) {
   const ssize_t got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
   *control = *usage = -1;
   if (struct cmsghdr* header = CMSG_FIRSTHDR(&message);
-      got > 0 && header != nullptr && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(2 * sizeof(int))) {
+      got > 0 && header != nullptr && header->cmsg_type == SCM_RIGHTS &&
+      header->cmsg_len == CMSG_LEN(2 * sizeof(int))) {
     memcpy(control, CMSG_DATA(header), sizeof(int));
     memcpy(usage, CMSG_DATA(header) + sizeof(int), sizeof(int));
   }
@@ -105,13 +107,16 @@ int Greet(ProcessState& state, int fd, bool resume) {
     return -1;
   }
   int result = 1;
-  if (welcome.status == kWelcome && control_fd >= 0 && usage_fd >= 0 && welcome.slot < kPageSlotsMax) {
+  if (welcome.status == kWelcome && control_fd >= 0 && usage_fd >= 0 &&
+      welcome.slot < kPageSlotsMax) {
     void* control = mmap(nullptr, sizeof(ControlPage), PROT_READ, MAP_SHARED, control_fd, 0);
-    void* usage = resume && welcome.usage_is_same != 0
-                      ? static_cast<void*>(state.usage.load())
-                      : mmap(nullptr, sizeof(UsagePage), PROT_READ | PROT_WRITE, MAP_SHARED, usage_fd, 0);
+    void* usage =
+        resume && welcome.usage_is_same != 0
+            ? static_cast<void*>(state.usage.load())
+            : mmap(nullptr, sizeof(UsagePage), PROT_READ | PROT_WRITE, MAP_SHARED, usage_fd, 0);
     if (control != MAP_FAILED && usage != MAP_FAILED &&
-        static_cast<ControlPage*>(control)->magic == kPageMagic && static_cast<UsagePage*>(usage)->magic == kPageMagic) {
+        static_cast<ControlPage*>(control)->magic == kPageMagic &&
+        static_cast<UsagePage*>(usage)->magic == kPageMagic) {
       UsagePage* page = static_cast<UsagePage*>(usage);
       state.slot_index = welcome.slot;
       state.generation = welcome.generation;
@@ -151,8 +156,8 @@ void Reconnect(ProcessState& state, int old) {
   NapNs(kRetryNs);
 }
 
-// Sleeps in poll() but while marks are under way; every signal is blocked, so that no handler of the
-// program runs here.
+// Sleeps in poll() but while marks are under way; every signal is blocked, so that no handler of
+// the program runs here.
 void* HelperMain(void* argument) {
   ProcessState& state = *static_cast<ProcessState*>(argument);
   for (;;) {
@@ -195,7 +200,8 @@ void StartHelper(ProcessState& state) {
   if (state.helper_started.exchange(1) != 0) {
     return;
   }
-  // pthread_create by name: in old glibc it lives in libpthread, which every CUDA program has loaded.
+  // pthread_create by name: in old glibc it lives in libpthread, which every CUDA program has
+  // loaded.
   using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
   using Mask = int (*)(int, const sigset_t*, sigset_t*);
   using Detach = int (*)(pthread_t);
@@ -264,10 +270,13 @@ bool Connect() {
   return result == 0;
 }
 
-bool IsEnforced(ProcessState& state) { return state.control.load(std::memory_order_relaxed)->is_enforced != 0; }
+bool IsEnforced(ProcessState& state) {
+  return state.control.load(std::memory_order_relaxed)->is_enforced != 0;
+}
 
 void WakeHelper(ProcessState& state) {
-  if (state.helper_asleep.load(std::memory_order_relaxed) != 0 && state.helper_asleep.exchange(0) != 0) {
+  if (state.helper_asleep.load(std::memory_order_relaxed) != 0 &&
+      state.helper_asleep.exchange(0) != 0) {
     const std::uint64_t one = 1;
     if (write(state.helper_event.load() - 1, &one, sizeof one) < 0) {
       return;  // full: it is about to wake

@@ -20,16 +20,20 @@ bool is_wiped_on_fork = false;
 std::uint64_t NowNs() {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1000000000ULL + static_cast<std::uint64_t>(now.tv_nsec);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1000000000ULL +
+         static_cast<std::uint64_t>(now.tv_nsec);
 }
 
 void NapNs(std::uint64_t ns) {
-  struct timespec time = {static_cast<time_t>(ns / 1000000000ULL), static_cast<long>(ns % 1000000000ULL)};
+  struct timespec time = {static_cast<time_t>(ns / 1000000000ULL),
+                          static_cast<long>(ns % 1000000000ULL)};
   syscall(SYS_nanosleep, &time, nullptr);
 }
 
-void FutexWait(const std::atomic<std::uint32_t>* word, std::uint32_t value, std::uint64_t ns, bool shared) {
-  struct timespec time = {static_cast<time_t>(ns / 1000000000ULL), static_cast<long>(ns % 1000000000ULL)};
+void FutexWait(const std::atomic<std::uint32_t>* word, std::uint32_t value, std::uint64_t ns,
+               bool shared) {
+  struct timespec time = {static_cast<time_t>(ns / 1000000000ULL),
+                          static_cast<long>(ns % 1000000000ULL)};
   syscall(SYS_futex, word, shared ? FUTEX_WAIT : FUTEX_WAIT_PRIVATE, value, &time, nullptr, 0);
 }
 
@@ -63,13 +67,15 @@ ProcessState* State() {
     }
     return state;
   }
-  void* memory = mmap(nullptr, sizeof(ProcessState), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory = mmap(nullptr, sizeof(ProcessState), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
     return nullptr;
   }
   is_wiped_on_fork = madvise(memory, sizeof(ProcessState), MADV_WIPEONFORK) == 0;
   ProcessState* expected = nullptr;
-  if (!state_pointer.compare_exchange_strong(expected, static_cast<ProcessState*>(memory), std::memory_order_acq_rel)) {
+  if (!state_pointer.compare_exchange_strong(expected, static_cast<ProcessState*>(memory),
+                                             std::memory_order_acq_rel)) {
     munmap(memory, sizeof(ProcessState));
     return expected;
   }
@@ -83,7 +89,8 @@ ProcessState* ConnectedState() {
 
 bool AllocationTable::Grow(Stripe& stripe) {
   const std::uint32_t capacity = stripe.capacity == 0 ? 128 : stripe.capacity * 2;
-  void* memory = mmap(nullptr, capacity * sizeof(Allocation), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory = mmap(nullptr, capacity * sizeof(Allocation), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
     return false;
   }
@@ -216,7 +223,8 @@ bool AllocationTable::SetOther(std::uint64_t key, std::uint64_t other) {
   return true;
 }
 
-void AllocationTable::TakeRange(std::uint64_t from, std::uint64_t bytes, void (*taken)(const Allocation&)) {
+void AllocationTable::TakeRange(std::uint64_t from, std::uint64_t bytes,
+                                void (*taken)(const Allocation&)) {
   for (Stripe& stripe : stripes_) {
     for (;;) {
       Allocation found{};

@@ -1,10 +1,10 @@
 // ProcessState: everything the interceptor knows about its own process, in one mapping that the
-// kernel wipes in a forked child: the child starts with zeros, that is as a stranger, and connects for
-// itself. Nothing runs at load; the first call that needs the state makes it.
+// kernel wipes in a forked child: the child starts with zeros, that is as a stranger, and connects
+// for itself. Nothing runs at load; the first call that needs the state makes it.
 //
-// Locks are futex words here (pthread is not a dependency). Order: pools_lock before a table stripe;
-// gate locks stand alone. No lock is held while the real driver allocates, except pools_lock.
-// Depends on nothing but libc. Threads: any.
+// Locks are futex words here (pthread is not a dependency). Order: pools_lock before a table
+// stripe; gate locks stand alone. No lock is held while the real driver allocates, except
+// pools_lock. Depends on nothing but libc. Threads: any.
 #pragma once
 
 #include <atomic>
@@ -121,7 +121,7 @@ struct ProcessState {
   int pid;
   int single_device;  // 0 when the slice has one device, else -1
   std::atomic<std::uint32_t> helper_started;
-  std::atomic<int> helper_event;           // eventfd that wakes it, plus one; 0 = none
+  std::atomic<int> helper_event;  // eventfd that wakes it, plus one; 0 = none
   std::atomic<std::uint32_t> helper_asleep;
   // Ordinal of the real driver → place in the control page, plus one; -1 foreign.
   std::atomic<int> device_of_ordinal[64];
@@ -156,7 +156,8 @@ void SendNotice(ProcessState& state, NoticeKind kind, std::uint32_t device);
 std::uint64_t NowNs();
 void NapNs(std::uint64_t ns);
 // Waits while *word is `value`, at most `ns`. Works on read-only mappings.
-void FutexWait(const std::atomic<std::uint32_t>* word, std::uint32_t value, std::uint64_t ns, bool shared);
+void FutexWait(const std::atomic<std::uint32_t>* word, std::uint32_t value, std::uint64_t ns,
+               bool shared);
 void FutexWake(std::atomic<std::uint32_t>* word);
 
 // Wakes the helper thread when it sleeps: there are marks to ask for.

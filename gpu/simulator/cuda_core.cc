@@ -1,8 +1,8 @@
 // The simulated driver: start, devices, contexts, streams, events, launches, copies.
-#include "gpu/simulator/driver.h"
-
 #include <cstdio>
 #include <ctime>
+
+#include "gpu/simulator/driver.h"
 
 namespace sublet::gpu::simulator {
 namespace {
@@ -17,7 +17,8 @@ thread_local int context_depth = 0;
 thread_local int capture_mode = kCaptureModeGlobal;
 
 void Nap(std::uint64_t ns) {
-  struct timespec time = {static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
+  struct timespec time = {static_cast<time_t>(ns / 1'000'000'000),
+                          static_cast<long>(ns % 1'000'000'000)};
   nanosleep(&time, nullptr);
 }
 
@@ -38,7 +39,8 @@ CUresult MakeContext(CUcontext* out, int device, bool is_primary) {
   if (!Machine::Get().AddContext(device)) {
     return kOutOfMemory;
   }
-  Context* context = is_primary ? &D().primary[device] : static_cast<Context*>(std::calloc(1, sizeof(Context)));
+  Context* context =
+      is_primary ? &D().primary[device] : static_cast<Context*>(std::calloc(1, sizeof(Context)));
   context->device = device;
   context->is_primary = is_primary;
   ++context->references;
@@ -153,8 +155,9 @@ SUBLET_EXPORT CUresult cuGetErrorString(CUresult error, const char** text) {
   return kSuccess;
 }
 SUBLET_EXPORT CUresult cuGetErrorName(CUresult error, const char** text) {
-  *text = error == kSuccess ? "CUDA_SUCCESS"
-          : error == kOutOfMemory ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_UNKNOWN";
+  *text = error == kSuccess       ? "CUDA_SUCCESS"
+          : error == kOutOfMemory ? "CUDA_ERROR_OUT_OF_MEMORY"
+                                  : "CUDA_ERROR_UNKNOWN";
   return kSuccess;
 }
 
@@ -182,7 +185,8 @@ SUBLET_EXPORT CUresult cuDeviceGetName(char* name, int length, CUdevice device) 
   if (!call.ok() || !IsDevice(device)) {
     return kInvalidDevice;
   }
-  std::snprintf(name, static_cast<std::size_t>(length), "%s", Machine::Get().state()->devices[device].model);
+  std::snprintf(name, static_cast<std::size_t>(length), "%s",
+                Machine::Get().state()->devices[device].model);
   return kSuccess;
 }
 SUBLET_EXPORT CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
@@ -199,8 +203,11 @@ SUBLET_EXPORT CUresult cuDeviceGetAttribute(int* value, int attribute, CUdevice 
   if (!call.ok() || !IsDevice(device)) {
     return kInvalidDevice;
   }
-  *value = attribute == 16 ? static_cast<int>(Machine::Get().state()->devices[device].multiprocessors)
-           : attribute == 75 ? 9 : attribute == 76 ? 0 : 1;
+  *value = attribute == 16
+               ? static_cast<int>(Machine::Get().state()->devices[device].multiprocessors)
+           : attribute == 75 ? 9
+           : attribute == 76 ? 0
+                             : 1;
   return kSuccess;
 }
 SUBLET_EXPORT CUresult cuDeviceGetPCIBusId(char* text, int length, CUdevice device) {
@@ -213,7 +220,8 @@ SUBLET_EXPORT CUresult cuDeviceGetPCIBusId(char* text, int length, CUdevice devi
 SUBLET_EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice* device, const char* text) {
   unsigned int domain = 0;
   unsigned int bus = 0;
-  if (!D().is_initialised || std::sscanf(text, "%x:%x", &domain, &bus) != 2 || !IsDevice(static_cast<int>(bus) - 1)) {
+  if (!D().is_initialised || std::sscanf(text, "%x:%x", &domain, &bus) != 2 ||
+      !IsDevice(static_cast<int>(bus) - 1)) {
     return kInvalidDevice;
   }
   *device = static_cast<int>(bus) - 1;
@@ -261,11 +269,13 @@ SUBLET_EXPORT CUresult cuCtxCreate(CUcontext* out, unsigned int flags, CUdevice 
   return result;
 }
 SUBLET_ALIAS(cuCtxCreate_v2, cuCtxCreate)
-SUBLET_EXPORT CUresult cuCtxCreate_v3(CUcontext* out, void* parameters, int count, unsigned int flags, CUdevice device) {
+SUBLET_EXPORT CUresult cuCtxCreate_v3(CUcontext* out, void* parameters, int count,
+                                      unsigned int flags, CUdevice device) {
   (void)parameters, (void)count;
   return cuCtxCreate(out, flags, device);
 }
-SUBLET_EXPORT CUresult cuCtxCreate_v4(CUcontext* out, void* parameters, unsigned int flags, CUdevice device) {
+SUBLET_EXPORT CUresult cuCtxCreate_v4(CUcontext* out, void* parameters, unsigned int flags,
+                                      CUdevice device) {
   (void)parameters;
   return cuCtxCreate(out, flags, device);
 }
@@ -350,7 +360,8 @@ SUBLET_EXPORT CUresult cuModuleUnload(CUmodule module) {
   (void)module;
   return kSuccess;
 }
-SUBLET_EXPORT CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
+SUBLET_EXPORT CUresult cuModuleGetFunction(CUfunction* function, CUmodule module,
+                                           const char* name) {
   (void)module, (void)name;
   *function = reinterpret_cast<CUfunction>(0x20);
   return kSuccess;
@@ -493,22 +504,26 @@ SUBLET_EXPORT CUresult cuEventElapsedTime(float* ms, CUevent start, CUevent end)
   return kSuccess;
 }
 
-SUBLET_EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                                      unsigned bz, unsigned shared, CUstream stream, void** parameters, void** extra) {
+SUBLET_EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
+                                      unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                                      CUstream stream, void** parameters, void** extra) {
   (void)f, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)extra;
   DriverCall call;
   return call.ok() ? Submit(stream, KernelNanoseconds(parameters)) : kNotInitialized;
 }
 SUBLET_ALIAS(cuLaunchKernel_ptsz, cuLaunchKernel)
-SUBLET_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                                                 unsigned by, unsigned bz, unsigned shared, CUstream stream,
+SUBLET_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy,
+                                                 unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                                                 unsigned shared, CUstream stream,
                                                  void** parameters) {
   return cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream, parameters, nullptr);
 }
 SUBLET_ALIAS(cuLaunchCooperativeKernel_ptsz, cuLaunchCooperativeKernel)
-SUBLET_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** parameters, void** extra) {
-  return cuLaunchKernel(f, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX, config->blockDimY,
-                        config->blockDimZ, config->sharedMemBytes, config->hStream, parameters, extra);
+SUBLET_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f,
+                                        void** parameters, void** extra) {
+  return cuLaunchKernel(f, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
+                        config->blockDimY, config->blockDimZ, config->sharedMemBytes,
+                        config->hStream, parameters, extra);
 }
 SUBLET_ALIAS(cuLaunchKernelEx_ptsz, cuLaunchKernelEx)
 SUBLET_EXPORT CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void*), void* data) {
@@ -545,12 +560,14 @@ SUBLET_EXPORT CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, std::size_t b
   return Copy(nullptr, bytes, kHostBytesPerMicrosecond, true);
 }
 SUBLET_ALIAS(cuMemcpyDtoH_v2_ptds, cuMemcpyDtoH_v2)
-SUBLET_EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream) {
+SUBLET_EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, std::size_t bytes,
+                                            CUstream stream) {
   (void)to, (void)from;
   return Copy(stream, bytes, kHostBytesPerMicrosecond, false);
 }
 SUBLET_ALIAS(cuMemcpyHtoDAsync_v2_ptsz, cuMemcpyHtoDAsync_v2)
-SUBLET_EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
+SUBLET_EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, std::size_t bytes,
+                                            CUstream stream) {
   (void)to, (void)from;
   return Copy(stream, bytes, kDeviceBytesPerMicrosecond, false);
 }
@@ -560,7 +577,8 @@ SUBLET_EXPORT CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, std::s
   return Copy(nullptr, bytes, kDeviceBytesPerMicrosecond, true);
 }
 SUBLET_ALIAS(cuMemsetD8_v2_ptds, cuMemsetD8_v2)
-SUBLET_EXPORT CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::size_t bytes, CUstream stream) {
+SUBLET_EXPORT CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::size_t bytes,
+                                       CUstream stream) {
   (void)to, (void)value;
   return Copy(stream, bytes, kDeviceBytesPerMicrosecond, false);
 }

@@ -48,21 +48,24 @@ SUBLET_EXPORT CUresult cuGraphDestroy(CUgraph graph) {
   std::free(graph);
   return kSuccess;
 }
-SUBLET_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, std::size_t count,
+SUBLET_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode* out, CUgraph graph,
+                                              const CUgraphNode* after, std::size_t count,
                                               CUDA_MEM_ALLOC_NODE_PARAMS* params) {
   (void)after, (void)count;
   DriverCall call;
   params->dptr = D().next_address;
   D().next_address += (params->bytesize + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes;
-  return AddNode(graph, {.type = kNodeMemAlloc, .bytes = params->bytesize, .pointer = params->dptr}, out);
+  return AddNode(graph, {.type = kNodeMemAlloc, .bytes = params->bytesize, .pointer = params->dptr},
+                 out);
 }
-SUBLET_EXPORT CUresult cuGraphAddMemFreeNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, std::size_t count,
+SUBLET_EXPORT CUresult cuGraphAddMemFreeNode(CUgraphNode* out, CUgraph graph,
+                                             const CUgraphNode* after, std::size_t count,
                                              CUdeviceptr pointer) {
   (void)after, (void)count;
   return AddNode(graph, {.type = kNodeMemFree, .pointer = pointer}, out);
 }
-SUBLET_EXPORT CUresult cuGraphAddNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, std::size_t count,
-                                      CUgraphNodeParams* params) {
+SUBLET_EXPORT CUresult cuGraphAddNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after,
+                                      std::size_t count, CUgraphNodeParams* params) {
   if (params->type == kNodeMemAlloc) {
     return cuGraphAddMemAllocNode(out, graph, after, count, &params->alloc);
   }
@@ -72,12 +75,14 @@ SUBLET_EXPORT CUresult cuGraphAddNode(CUgraphNode* out, CUgraph graph, const CUg
   }
   return AddNode(graph, node, out);
 }
-SUBLET_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, const void* edges,
-                                         std::size_t count, CUgraphNodeParams* params) {
+SUBLET_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode* out, CUgraph graph, const CUgraphNode* after,
+                                         const void* edges, std::size_t count,
+                                         CUgraphNodeParams* params) {
   (void)edges;
   return cuGraphAddNode(out, graph, after, count, params);
 }
-SUBLET_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph graph, unsigned long long flags) {
+SUBLET_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph graph,
+                                                   unsigned long long flags) {
   (void)flags;
   if (CurrentContext() == nullptr || graph == nullptr) {
     return kInvalidContext;
@@ -88,12 +93,14 @@ SUBLET_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph gra
   *out = exec;
   return kSuccess;
 }
-SUBLET_EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec* out, CUgraph graph, CUgraphNode* error, char* log, std::size_t bytes) {
+SUBLET_EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec* out, CUgraph graph, CUgraphNode* error,
+                                             char* log, std::size_t bytes) {
   (void)error, (void)log, (void)bytes;
   return cuGraphInstantiateWithFlags(out, graph, 0);
 }
 SUBLET_ALIAS(cuGraphInstantiate, cuGraphInstantiate_v2)
-SUBLET_EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
+SUBLET_EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph graph,
+                                                    CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
   return cuGraphInstantiateWithFlags(out, graph, params->flags);
 }
 SUBLET_ALIAS(cuGraphInstantiateWithParams_ptsz, cuGraphInstantiateWithParams)
@@ -110,7 +117,8 @@ SUBLET_EXPORT CUresult cuGraphNodeGetType(CUgraphNode node, int* type) {
   *type = static_cast<GraphNode*>(node)->type;
   return kSuccess;
 }
-SUBLET_EXPORT CUresult cuGraphMemAllocNodeGetParams(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS* params) {
+SUBLET_EXPORT CUresult cuGraphMemAllocNodeGetParams(CUgraphNode node,
+                                                    CUDA_MEM_ALLOC_NODE_PARAMS* params) {
   std::memset(params, 0, sizeof *params);
   params->bytesize = static_cast<GraphNode*>(node)->bytes;
   params->dptr = static_cast<GraphNode*>(node)->pointer;
@@ -165,9 +173,10 @@ SUBLET_EXPORT CUresult cuDeviceGetGraphMemAttribute(CUdevice device, int attribu
   if (!call.ok() || !IsDevice(device)) {
     return kInvalidDevice;
   }
-  const std::uint64_t answer = attribute == kGraphMemReservedCurrent || attribute == kGraphMemReservedHigh
-                                   ? D().graph_reserved[device]
-                                   : D().graph_reserved[device] - D().graph_used[device];
+  const std::uint64_t answer =
+      attribute == kGraphMemReservedCurrent || attribute == kGraphMemReservedHigh
+          ? D().graph_reserved[device]
+          : D().graph_reserved[device] - D().graph_used[device];
   std::memcpy(value, &answer, 8);
   return kSuccess;
 }

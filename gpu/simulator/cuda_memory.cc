@@ -1,7 +1,7 @@
 // The simulated driver: every kind of device memory.
-#include "gpu/simulator/driver.h"
-
 #include <sys/mman.h>
+
+#include "gpu/simulator/driver.h"
 
 namespace sublet::gpu::simulator {
 namespace {
@@ -44,7 +44,8 @@ CUresult Drop(std::uint64_t key, bool array) {
     Pool* pool = reinterpret_cast<Pool*>(entry.other);
     pool->used -= RoundUp(entry.bytes, 512);
     // The pool keeps what it reserved up to its threshold; the rest goes back at once.
-    const std::uint64_t keep = RoundUp(pool->used > pool->threshold ? pool->used : pool->threshold, kGranuleBytes * 16);
+    const std::uint64_t keep =
+        RoundUp(pool->used > pool->threshold ? pool->used : pool->threshold, kGranuleBytes * 16);
     if (pool->reserved > keep) {
       Machine::Get().Release(pool->device, pool->reserved - keep);
       pool->reserved = keep;
@@ -73,7 +74,8 @@ CUresult PoolAllocate(CUdeviceptr* out, std::uint64_t bytes, Pool* pool, CUstrea
     *out = D().next_address;
     D().next_address += RoundUp(bytes, kGranuleBytes);
     if (graph.count < 256) {
-      graph.nodes[graph.count++] = GraphNode{.type = kNodeMemAlloc, .bytes = bytes, .pointer = *out};
+      graph.nodes[graph.count++] =
+          GraphNode{.type = kNodeMemAlloc, .bytes = bytes, .pointer = *out};
     }
     return kSuccess;
   }
@@ -92,8 +94,11 @@ CUresult PoolAllocate(CUdeviceptr* out, std::uint64_t bytes, Pool* pool, CUstrea
   pool->used = used;
   *out = D().next_address;
   D().next_address += RoundUp(bytes, kGranuleBytes);
-  D().memory.Insert({.key = *out, .bytes = bytes, .other = reinterpret_cast<std::uint64_t>(pool),
-                     .device = pool->device, .kind = Kind::kAsync});
+  D().memory.Insert({.key = *out,
+                     .bytes = bytes,
+                     .other = reinterpret_cast<std::uint64_t>(pool),
+                     .device = pool->device,
+                     .kind = Kind::kAsync});
   return kSuccess;
 }
 
@@ -118,7 +123,8 @@ Entry* Table::Insert(const Entry& entry) {
   if ((count_ + 1) * 2 > capacity_) {
     Entry* old = entries_;
     const std::size_t old_capacity = capacity_;
-    Entry* grown = static_cast<Entry*>(std::calloc(old_capacity == 0 ? 1024 : old_capacity * 2, sizeof(Entry)));
+    Entry* grown = static_cast<Entry*>(
+        std::calloc(old_capacity == 0 ? 1024 : old_capacity * 2, sizeof(Entry)));
     if (grown == nullptr) {
       return nullptr;
     }
@@ -162,7 +168,9 @@ bool Table::Remove(std::uint64_t key) {
   }
 }
 
-SUBLET_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr* out, std::size_t bytes) { return Allocate(bytes, Kind::kLinear, out); }
+SUBLET_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr* out, std::size_t bytes) {
+  return Allocate(bytes, Kind::kLinear, out);
+}
 namespace {
 // The oldest ABI has 32-bit pointers: an allocation gets a small handle of its own.
 CUresult AllocateLow(std::size_t bytes, CUdeviceptr_v1* out) {
@@ -179,13 +187,17 @@ CUresult AllocateLow(std::size_t bytes, CUdeviceptr_v1* out) {
   return result;
 }
 }  // namespace
-SUBLET_EXPORT CUresult cuMemAlloc(CUdeviceptr_v1* out, unsigned int bytes) { return AllocateLow(bytes, out); }
-SUBLET_EXPORT CUresult cuMemAllocPitch(CUdeviceptr_v1* out, unsigned int* pitch, unsigned int width, unsigned int height, unsigned int element) {
+SUBLET_EXPORT CUresult cuMemAlloc(CUdeviceptr_v1* out, unsigned int bytes) {
+  return AllocateLow(bytes, out);
+}
+SUBLET_EXPORT CUresult cuMemAllocPitch(CUdeviceptr_v1* out, unsigned int* pitch, unsigned int width,
+                                       unsigned int height, unsigned int element) {
   (void)element;
   *pitch = static_cast<unsigned int>(RoundUp(width, 512));
   return AllocateLow(std::size_t{*pitch} * height, out);
 }
-SUBLET_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr* out, std::size_t* pitch, std::size_t width, std::size_t height, unsigned element) {
+SUBLET_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr* out, std::size_t* pitch, std::size_t width,
+                                          std::size_t height, unsigned element) {
   (void)element;
   *pitch = RoundUp(width, 512);
   return Allocate(*pitch * height, Kind::kLinear, out);
@@ -194,7 +206,9 @@ SUBLET_EXPORT CUresult cuMemAllocManaged(CUdeviceptr* out, std::size_t bytes, un
   (void)flags;
   return Allocate(bytes, Kind::kManaged, out);
 }
-SUBLET_EXPORT CUresult cuMemFree_v2(CUdeviceptr pointer) { return pointer == 0 ? kSuccess : Drop(pointer, false); }
+SUBLET_EXPORT CUresult cuMemFree_v2(CUdeviceptr pointer) {
+  return pointer == 0 ? kSuccess : Drop(pointer, false);
+}
 SUBLET_EXPORT CUresult cuMemFree(CUdeviceptr_v1 pointer) { return Drop(pointer, false); }
 SUBLET_EXPORT CUresult cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes) {
   DriverCall call;
@@ -213,7 +227,8 @@ SUBLET_EXPORT CUresult cuDeviceTotalMem_v2(std::size_t* bytes, CUdevice device) 
   *bytes = Machine::Get().state()->devices[device].total_bytes;
   return kSuccess;
 }
-SUBLET_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, std::size_t* bytes, CUdeviceptr pointer) {
+SUBLET_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, std::size_t* bytes,
+                                               CUdeviceptr pointer) {
   DriverCall call;
   const Entry* found = call.ok() ? D().memory.Find(pointer) : nullptr;
   if (found == nullptr) {
@@ -253,7 +268,8 @@ SUBLET_EXPORT CUresult cuMemAllocAsync(CUdeviceptr* out, std::size_t bytes, CUst
   return PoolAllocate(out, bytes, nullptr, stream);
 }
 SUBLET_ALIAS(cuMemAllocAsync_ptsz, cuMemAllocAsync)
-SUBLET_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr* out, std::size_t bytes, CUmemoryPool pool, CUstream stream) {
+SUBLET_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr* out, std::size_t bytes,
+                                               CUmemoryPool pool, CUstream stream) {
   return PoolAllocate(out, bytes, static_cast<Pool*>(pool), stream);
 }
 SUBLET_ALIAS(cuMemAllocFromPoolAsync_ptsz, cuMemAllocFromPoolAsync)
@@ -304,7 +320,8 @@ SUBLET_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool handle, int attribute,
   const Pool* pool = static_cast<Pool*>(handle);
   const std::uint64_t answer = attribute == kAttributePoolReservedCurrent ? pool->reserved
                                : attribute == kAttributePoolReservedHigh  ? pool->reserved_high
-                               : attribute == kAttributePoolUsedCurrent   ? pool->used : 0;
+                               : attribute == kAttributePoolUsedCurrent   ? pool->used
+                                                                          : 0;
   std::memcpy(value, &answer, 8);
   return kSuccess;
 }
@@ -321,12 +338,14 @@ SUBLET_EXPORT CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) {
   return kSuccess;
 }
 
-SUBLET_EXPORT CUresult cuMemGetAllocationGranularity(std::size_t* bytes, const CUmemAllocationProp* prop, int option) {
+SUBLET_EXPORT CUresult cuMemGetAllocationGranularity(std::size_t* bytes,
+                                                     const CUmemAllocationProp* prop, int option) {
   (void)prop, (void)option;
   *bytes = kGranuleBytes;
   return kSuccess;
 }
-SUBLET_EXPORT CUresult cuMemCreate(CUmemHandle* out, std::size_t bytes, const CUmemAllocationProp* prop, unsigned long long flags) {
+SUBLET_EXPORT CUresult cuMemCreate(CUmemHandle* out, std::size_t bytes,
+                                   const CUmemAllocationProp* prop, unsigned long long flags) {
   (void)flags;
   DriverCall call;
   if (!call.ok()) {
@@ -336,11 +355,16 @@ SUBLET_EXPORT CUresult cuMemCreate(CUmemHandle* out, std::size_t bytes, const CU
     return kInvalidValue;
   }
   const bool on_device = prop->location.type == kLocationDevice;
-  if (on_device && (!IsDevice(prop->location.id) || !Machine::Get().Reserve(prop->location.id, bytes))) {
+  if (on_device &&
+      (!IsDevice(prop->location.id) || !Machine::Get().Reserve(prop->location.id, bytes))) {
     return kOutOfMemory;
   }
   *out = D().next_handle++;
-  D().memory.Insert({.key = *out, .bytes = bytes, .other = 1, .device = on_device ? prop->location.id : -1, .kind = Kind::kHandle});
+  D().memory.Insert({.key = *out,
+                     .bytes = bytes,
+                     .other = 1,
+                     .device = on_device ? prop->location.id : -1,
+                     .kind = Kind::kHandle});
   return kSuccess;
 }
 namespace {
@@ -365,7 +389,8 @@ SUBLET_EXPORT CUresult cuMemRelease(CUmemHandle handle) {
 }
 SUBLET_EXPORT CUresult cuMemRetainAllocationHandle(CUmemHandle* out, void* address) {
   DriverCall call;
-  const Entry* mapping = call.ok() ? D().memory.Find(reinterpret_cast<std::uint64_t>(address)) : nullptr;
+  const Entry* mapping =
+      call.ok() ? D().memory.Find(reinterpret_cast<std::uint64_t>(address)) : nullptr;
   if (mapping == nullptr || mapping->kind != Kind::kMapping) {
     return kInvalidValue;
   }
@@ -373,7 +398,9 @@ SUBLET_EXPORT CUresult cuMemRetainAllocationHandle(CUmemHandle* out, void* addre
   ++D().memory.Find(*out)->other;
   return kSuccess;
 }
-SUBLET_EXPORT CUresult cuMemAddressReserve(CUdeviceptr* out, std::size_t bytes, std::size_t alignment, CUdeviceptr hint, unsigned long long flags) {
+SUBLET_EXPORT CUresult cuMemAddressReserve(CUdeviceptr* out, std::size_t bytes,
+                                           std::size_t alignment, CUdeviceptr hint,
+                                           unsigned long long flags) {
   (void)alignment, (void)hint, (void)flags;
   DriverCall call;
   *out = D().next_address;
@@ -384,7 +411,8 @@ SUBLET_EXPORT CUresult cuMemAddressFree(CUdeviceptr pointer, std::size_t bytes) 
   (void)pointer, (void)bytes;
   return kSuccess;
 }
-SUBLET_EXPORT CUresult cuMemMap(CUdeviceptr pointer, std::size_t bytes, std::size_t offset, CUmemHandle handle, unsigned long long flags) {
+SUBLET_EXPORT CUresult cuMemMap(CUdeviceptr pointer, std::size_t bytes, std::size_t offset,
+                                CUmemHandle handle, unsigned long long flags) {
   (void)offset, (void)flags;
   DriverCall call;
   Entry* found = call.ok() ? D().memory.Find(handle) : nullptr;
@@ -393,7 +421,8 @@ SUBLET_EXPORT CUresult cuMemMap(CUdeviceptr pointer, std::size_t bytes, std::siz
   }
   ++found->other;
   const int device = found->device;
-  D().memory.Insert({.key = pointer, .bytes = bytes, .other = handle, .device = device, .kind = Kind::kMapping});
+  D().memory.Insert(
+      {.key = pointer, .bytes = bytes, .other = handle, .device = device, .kind = Kind::kMapping});
   return kSuccess;
 }
 SUBLET_EXPORT CUresult cuMemUnmap(CUdeviceptr pointer, std::size_t bytes) {
@@ -407,13 +436,15 @@ SUBLET_EXPORT CUresult cuMemUnmap(CUdeviceptr pointer, std::size_t bytes) {
   D().memory.Remove(pointer);
   return DropReference(handle);
 }
-SUBLET_EXPORT CUresult cuMemSetAccess(CUdeviceptr pointer, std::size_t bytes, const void* access, std::size_t count) {
+SUBLET_EXPORT CUresult cuMemSetAccess(CUdeviceptr pointer, std::size_t bytes, const void* access,
+                                      std::size_t count) {
   (void)pointer, (void)bytes, (void)access, (void)count;
   return kSuccess;
 }
 
 namespace {
-CUresult MakeArray(void** out, const CUDA_ARRAY3D_DESCRIPTOR& descriptor, std::uint64_t bytes, Kind kind) {
+CUresult MakeArray(void** out, const CUDA_ARRAY3D_DESCRIPTOR& descriptor, std::uint64_t bytes,
+                   Kind kind) {
   (void)descriptor;
   CUdeviceptr address = 0;
   const CUresult result = Allocate(bytes, kind, &address);
@@ -429,23 +460,32 @@ SUBLET_EXPORT CUresult cuArrayCreate_v2(CUarray* out, const CUDA_ARRAY_DESCRIPTO
   return cuArray3DCreate_v2(out, &wide);
 }
 SUBLET_EXPORT CUresult cuArray3DCreate(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR_v1* d) {
-  const CUDA_ARRAY3D_DESCRIPTOR wide{d->Width, d->Height, d->Depth, d->Format, d->NumChannels, d->Flags};
+  const CUDA_ARRAY3D_DESCRIPTOR wide{d->Width,  d->Height,      d->Depth,
+                                     d->Format, d->NumChannels, d->Flags};
   return cuArray3DCreate_v2(out, &wide);
 }
 SUBLET_EXPORT CUresult cuArrayCreate(CUarray* out, const CUDA_ARRAY_DESCRIPTOR_v1* d) {
   const CUDA_ARRAY3D_DESCRIPTOR wide{d->Width, d->Height, 0, d->Format, d->NumChannels, 0};
   return cuArray3DCreate_v2(out, &wide);
 }
-SUBLET_EXPORT CUresult cuArrayDestroy(CUarray array) { return Drop(reinterpret_cast<std::uint64_t>(array), true); }
-SUBLET_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR* d, unsigned int levels) {
+SUBLET_EXPORT CUresult cuArrayDestroy(CUarray array) {
+  return Drop(reinterpret_cast<std::uint64_t>(array), true);
+}
+SUBLET_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray* out,
+                                              const CUDA_ARRAY3D_DESCRIPTOR* d,
+                                              unsigned int levels) {
   (void)levels;
   return MakeArray(out, *d, ArrayBytes(*d) * 4 / 3 + 65536, Kind::kMipmap);
 }
-SUBLET_EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray array) { return Drop(reinterpret_cast<std::uint64_t>(array), true); }
-SUBLET_EXPORT CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* out, CUarray array, CUdevice device) {
+SUBLET_EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray array) {
+  return Drop(reinterpret_cast<std::uint64_t>(array), true);
+}
+SUBLET_EXPORT CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* out,
+                                                    CUarray array, CUdevice device) {
   (void)device;
   DriverCall call;
-  const Entry* found = call.ok() ? D().memory.Find(reinterpret_cast<std::uint64_t>(array)) : nullptr;
+  const Entry* found =
+      call.ok() ? D().memory.Find(reinterpret_cast<std::uint64_t>(array)) : nullptr;
   if (found == nullptr) {
     return kInvalidValue;
   }
@@ -465,7 +505,8 @@ SUBLET_EXPORT CUresult cuIpcGetMemHandle(void* handle, CUdeviceptr pointer) {
 struct IpcHandle {
   char bytes[64];
 };
-SUBLET_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* out, IpcHandle handle, unsigned int flags) {
+SUBLET_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* out, IpcHandle handle,
+                                             unsigned int flags) {
   (void)flags, (void)handle;
   DriverCall call;
   *out = D().next_address;

@@ -1,5 +1,5 @@
-// The simulated driver: cuGetProcAddress with versions and flags over every export (stubs.S has those
-// without an implementation).
+// The simulated driver: cuGetProcAddress with versions and flags over every export (stubs.S has
+// those without an implementation).
 #include "gpu/simulator/driver.h"
 
 // The addresses, under names of their own: the real declarations stand elsewhere with their types.
@@ -46,7 +46,8 @@ int Resolve(const char* symbol, void** out, int version, unsigned long long flag
 
 }  // namespace
 
-SUBLET_EXPORT CUresult cuGetProcAddress_v2(const char* symbol, void** out, int version, unsigned long long flags, int* status) {
+SUBLET_EXPORT CUresult cuGetProcAddress_v2(const char* symbol, void** out, int version,
+                                           unsigned long long flags, int* status) {
   if (symbol == nullptr || out == nullptr) {
     return kInvalidValue;
   }
@@ -60,7 +61,8 @@ SUBLET_EXPORT CUresult cuGetProcAddress_v2(const char* symbol, void** out, int v
   }
   return result;
 }
-SUBLET_EXPORT CUresult cuGetProcAddress(const char* symbol, void** out, int version, unsigned long long flags) {
+SUBLET_EXPORT CUresult cuGetProcAddress(const char* symbol, void** out, int version,
+                                        unsigned long long flags) {
   return cuGetProcAddress_v2(symbol, out, version, flags, nullptr);
 }
 SUBLET_EXPORT CUresult cuGetExportTable(const void** table, const CUuuid* id) {

@@ -18,7 +18,18 @@ namespace sublet::gpu::simulator {
 
 using namespace cuda;  // NOLINT: the driver's names are the subject of these files
 
-enum class Kind : std::uint8_t { kNone, kLinear, kManaged, kAsync, kArray, kMipmap, kHandle, kMapping, kHost, kImport };
+enum class Kind : std::uint8_t {
+  kNone,
+  kLinear,
+  kManaged,
+  kAsync,
+  kArray,
+  kMipmap,
+  kHandle,
+  kMapping,
+  kHost,
+  kImport
+};
 
 struct Entry {
   std::uint64_t key = 0;
@@ -77,7 +88,7 @@ struct GraphExec {
 struct Stream {
   Context* context = nullptr;
   std::uint64_t last_value = 0;
-  Graph* capture = nullptr;  // recording when set
+  Graph* capture = nullptr;        // recording when set
   bool is_shared_capture = false;  // the graph belongs to the caller
 };
 

@@ -1,7 +1,7 @@
 // How a simulated device spends its time: contexts with unfinished work are served round robin in
-// slices of 2 ms, one at a time, as a GPU without partitions does. Pure arithmetic on two numbers per
-// context, so that tests of the lease arbiter use the same model on a virtual clock.
-// Depends on nothing. Threads: the caller's lock.
+// slices of 2 ms, one at a time, as a GPU without partitions does. Pure arithmetic on two numbers
+// per context, so that tests of the lease arbiter use the same model on a virtual clock. Depends on
+// nothing. Threads: the caller's lock.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,8 @@ void Execute(ExecutorClock& clock, int contexts, std::uint64_t slice_ns, std::ui
   };
   while (clock.now_ns < to_ns && contexts > 0) {
     if (clock.running < 0 || clock.running >= contexts || pending(clock.running) == 0) {
-      clock.running = next_after(clock.running < 0 || clock.running >= contexts ? contexts - 1 : clock.running);
+      clock.running =
+          next_after(clock.running < 0 || clock.running >= contexts ? contexts - 1 : clock.running);
       clock.slice_used_ns = 0;
       if (clock.running < 0) {
         break;

@@ -31,7 +31,9 @@ class Locked {
 };
 
 // Handles are device indices plus one, so that none is null.
-int IndexOf(nvmlDevice_t device) { return static_cast<int>(reinterpret_cast<std::uintptr_t>(device)) - 1; }
+int IndexOf(nvmlDevice_t device) {
+  return static_cast<int>(reinterpret_cast<std::uintptr_t>(device)) - 1;
+}
 
 nvmlReturn_t Check(nvmlDevice_t device) {
   if (Machine::Get().state() == nullptr) {
@@ -57,16 +59,22 @@ SUBLET_EXPORT nvmlReturn_t nvmlInitWithFlags(unsigned int flags) {
   return nvmlInit_v2();
 }
 SUBLET_EXPORT nvmlReturn_t nvmlShutdown() { return kNvmlSuccess; }
-SUBLET_EXPORT const char* nvmlErrorString(nvmlReturn_t result) { return result == kNvmlSuccess ? "Success" : "Error"; }
+SUBLET_EXPORT const char* nvmlErrorString(nvmlReturn_t result) {
+  return result == kNvmlSuccess ? "Success" : "Error";
+}
 SUBLET_EXPORT nvmlReturn_t nvmlSystemGetDriverVersion(char* text, unsigned int length) {
   std::snprintf(text, length, "%s", "580.0.0-sim");
   return kNvmlSuccess;
 }
 SUBLET_EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int* version) {
-  *version = Machine::Get().state() != nullptr ? static_cast<int>(Machine::Get().state()->driver_version) : 13000;
+  *version = Machine::Get().state() != nullptr
+                 ? static_cast<int>(Machine::Get().state()->driver_version)
+                 : 13000;
   return kNvmlSuccess;
 }
-SUBLET_EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion(int* version) { return nvmlSystemGetCudaDriverVersion_v2(version); }
+SUBLET_EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion(int* version) {
+  return nvmlSystemGetCudaDriverVersion_v2(version);
+}
 SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int* count) {
   if (Machine::Get().state() == nullptr) {
     return kNvmlUninitialized;
@@ -74,7 +82,9 @@ SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int* count) {
   *count = Machine::Get().state()->device_count;
   return kNvmlSuccess;
 }
-SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetCount(unsigned int* count) { return nvmlDeviceGetCount_v2(count); }
+SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetCount(unsigned int* count) {
+  return nvmlDeviceGetCount_v2(count);
+}
 SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t* device) {
   if (Machine::Get().state() == nullptr) {
     return kNvmlUninitialized;
@@ -89,7 +99,8 @@ SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDe
   return nvmlDeviceGetHandleByIndex_v2(index, device);
 }
 SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUID(const char* uuid, nvmlDevice_t* device) {
-  for (unsigned int i = 0; Machine::Get().state() != nullptr && i < Machine::Get().state()->device_count; ++i) {
+  for (unsigned int i = 0;
+       Machine::Get().state() != nullptr && i < Machine::Get().state()->device_count; ++i) {
     if (std::strcmp(Machine::Get().state()->devices[i].uuid, uuid) == 0) {
       return nvmlDeviceGetHandleByIndex_v2(i, device);
     }
@@ -118,7 +129,8 @@ SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int*
 SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int* minor) {
   return nvmlDeviceGetIndex(device, minor);
 }
-SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int* major, int* minor) {
+SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int* major,
+                                                              int* minor) {
   *major = 9;
   *minor = 0;
   return Check(device);
@@ -133,7 +145,8 @@ SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemo
   }
   return result;
 }
-SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t* memory) {
+SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device,
+                                                      nvmlMemory_v2_t* memory) {
   const nvmlReturn_t result = Check(device);
   if (result == kNvmlSuccess) {
     Locked lock;
@@ -144,7 +157,8 @@ SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlM
   }
   return result;
 }
-SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t* rates) {
+SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device,
+                                                         nvmlUtilization_t* rates) {
   const nvmlReturn_t result = Check(device);
   if (result == kNvmlSuccess) {
     Locked lock;
@@ -154,7 +168,9 @@ SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nv
   }
   return result;
 }
-SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int* count, nvmlProcessInfo_t* out) {
+SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device,
+                                                                   unsigned int* count,
+                                                                   nvmlProcessInfo_t* out) {
   const nvmlReturn_t result = Check(device);
   if (result != kNvmlSuccess) {
     return result;
@@ -165,13 +181,15 @@ SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t 
   unsigned int found = 0;
   for (std::uint32_t i = 0; i < state.process_high_water; ++i) {
     const Process& process = state.processes[i];
-    const std::uint64_t bytes = process.is_used != 0 ? BytesOf(At(device), process.devices[IndexOf(device)]) : 0;
+    const std::uint64_t bytes =
+        process.is_used != 0 ? BytesOf(At(device), process.devices[IndexOf(device)]) : 0;
     const int pid = bytes > 0 ? Machine::Get().PidOf(static_cast<int>(i)) : 0;
     if (pid <= 0) {
       continue;
     }
     if (out != nullptr && found < *count) {
-      out[found] = nvmlProcessInfo_t{static_cast<unsigned int>(pid), bytes, 0xffffffffU, 0xffffffffU};
+      out[found] =
+          nvmlProcessInfo_t{static_cast<unsigned int>(pid), bytes, 0xffffffffU, 0xffffffffU};
     }
     ++found;
   }
@@ -179,8 +197,10 @@ SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t 
   *count = found;
   return fits || found == 0 ? kNvmlSuccess : kNvmlInsufficientSize;
 }
-SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t* out,
-                                                           unsigned int* count, unsigned long long since) {
+SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
+                                                           nvmlProcessUtilizationSample_t* out,
+                                                           unsigned int* count,
+                                                           unsigned long long since) {
   // What every slot had done when it was asked for the last time, by this process.
   static std::uint64_t done_before[kDevicesMax][kProcessesMax];
   static std::uint64_t asked_before[kDevicesMax];
@@ -197,7 +217,9 @@ SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, 
   unsigned int found = 0;
   for (std::uint32_t i = 0; i < state.process_high_water; ++i) {
     const ProcessDevice& process = state.processes[i].devices[index];
-    const int pid = state.processes[i].is_used != 0 && process.submitted_ns > 0 ? Machine::Get().PidOf(static_cast<int>(i)) : 0;
+    const int pid = state.processes[i].is_used != 0 && process.submitted_ns > 0
+                        ? Machine::Get().PidOf(static_cast<int>(i))
+                        : 0;
     const std::uint64_t before = done_before[index][i];
     done_before[index][i] = process.done_ns;
     if (pid <= 0 || passed == 0) {
@@ -205,11 +227,13 @@ SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, 
     }
     if (out != nullptr && found < *count) {
       // A slot that another process took over starts from nothing.
-      const std::uint64_t did = process.done_ns >= before ? process.done_ns - before : process.done_ns;
+      const std::uint64_t did =
+          process.done_ns >= before ? process.done_ns - before : process.done_ns;
       std::memset(&out[found], 0, sizeof out[found]);
       out[found].pid = static_cast<unsigned int>(pid);
       out[found].timeStamp = since + 1;
-      out[found].smUtil = static_cast<unsigned int>(did * 100 / passed > 100 ? 100 : did * 100 / passed);
+      out[found].smUtil =
+          static_cast<unsigned int>(did * 100 / passed > 100 ? 100 : did * 100 / passed);
     }
     ++found;
   }
@@ -218,7 +242,8 @@ SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, 
   *count = found;
   return found == 0 ? kNvmlNotFound : fits ? kNvmlSuccess : kNvmlInsufficientSize;
 }
-SUBLET_EXPORT nvmlReturn_t nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device, const nvmlSetMemoryLimits_v1_t* request) {
+SUBLET_EXPORT nvmlReturn_t nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device,
+                                                        const nvmlSetMemoryLimits_v1_t* request) {
   const nvmlReturn_t result = Check(device);
   if (result != kNvmlSuccess) {
     return result;
@@ -243,7 +268,8 @@ SUBLET_EXPORT nvmlReturn_t nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device, con
   place->hard_bytes = request->hardLimit;
   return kNvmlSuccess;
 }
-SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetMemoryLimits_v1(nvmlDevice_t device, nvmlGetMemoryLimits_v1_t* answer) {
+SUBLET_EXPORT nvmlReturn_t nvmlDeviceGetMemoryLimits_v1(nvmlDevice_t device,
+                                                        nvmlGetMemoryLimits_v1_t* answer) {
   const nvmlReturn_t result = Check(device);
   if (result != kNvmlSuccess) {
     return result;

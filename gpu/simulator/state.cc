@@ -1,16 +1,17 @@
 #include "gpu/simulator/state.h"
 
-#include <cerrno>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <ctime>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
 
 #include "gpu/simulator/execution.h"
 
@@ -41,8 +42,9 @@ void FillDevice(Device& device, int index, const CreateOptions& options) {
   device.uuid_bytes[15] = static_cast<unsigned char>(index);
   const unsigned char* b = device.uuid_bytes;
   std::snprintf(device.uuid, sizeof device.uuid,
-                "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
-                b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+                "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
+                b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13],
+                b[14], b[15]);
   std::snprintf(device.model, sizeof device.model, "%s", options.model);
   device.total_bytes = options.memory_bytes;
   device.reserved_bytes = options.reserved_bytes;
@@ -137,7 +139,8 @@ State* MapState(const char* path, int* fd) {
 }
 
 std::uint64_t BytesOf(const Device& device, const ProcessDevice& process) {
-  const std::uint64_t small = (process.small_bytes + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes;
+  const std::uint64_t small =
+      (process.small_bytes + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes;
   return process.large_bytes + small + (process.has_context != 0 ? device.context_bytes : 0);
 }
 
@@ -150,7 +153,8 @@ bool Machine::is_ready() const { return state_ != nullptr && pid_ == getpid(); }
 
 int Machine::Init(bool needs_slot) {
   if (pid_ != 0 && pid_ != getpid()) {
-    // A forked child: the parent's slot and locks are not ours. The driver refuses such a child too.
+    // A forked child: the parent's slot and locks are not ours. The driver refuses such a child
+    // too.
     return EPERM;
   }
   if (state_ == nullptr) {
@@ -193,7 +197,8 @@ int Machine::Init(bool needs_slot) {
 void Machine::Lock() {
   // Threads first (the file lock belongs to the whole process), then the other processes.
   int expected = 0;
-  while (!__atomic_compare_exchange_n(&lock_word_, &expected, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+  while (!__atomic_compare_exchange_n(&lock_word_, &expected, 1, false, __ATOMIC_ACQUIRE,
+                                      __ATOMIC_RELAXED)) {
     expected = 0;
     syscall(SYS_futex, &lock_word_, FUTEX_WAIT_PRIVATE, 1, nullptr, nullptr, 0);
   }
@@ -215,7 +220,8 @@ std::uint64_t Machine::Now() const {
   }
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(now.tv_nsec);
 }
 
 void Machine::Advance(int device) {
@@ -272,11 +278,13 @@ void Machine::Reap() {
       continue;
     }
     struct flock lock = ByteLock(F_WRLCK, LivenessByte(static_cast<int>(i)));
-    if (fcntl(fd_, F_GETLK, &lock) == 0 && lock.l_type == F_UNLCK && PidOf(static_cast<int>(i)) == 0) {
+    if (fcntl(fd_, F_GETLK, &lock) == 0 && lock.l_type == F_UNLCK &&
+        PidOf(static_cast<int>(i)) == 0) {
       std::memset(&process, 0, sizeof process);
     }
   }
-  while (state_->process_high_water > 0 && state_->processes[state_->process_high_water - 1].is_used == 0) {
+  while (state_->process_high_water > 0 &&
+         state_->processes[state_->process_high_water - 1].is_used == 0) {
     --state_->process_high_water;
   }
 }

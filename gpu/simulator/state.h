@@ -1,8 +1,8 @@
 // The simulated GPUs of one machine: one file that every process maps, written by the simulated
-// libcuda.so.1 in each process and read by the simulated libnvidia-ml.so.1. It gives the interceptor
-// and gpud something to hold that behaves like a driver: memory with granularity and context
-// overhead, several processes, time-sliced execution, faults. It computes nothing: memory has no
-// contents and kernels are durations.
+// libcuda.so.1 in each process and read by the simulated libnvidia-ml.so.1. It gives the
+// interceptor and gpud something to hold that behaves like a driver: memory with granularity and
+// context overhead, several processes, time-sliced execution, faults. It computes nothing: memory
+// has no contents and kernels are durations.
 //
 // How processes are told apart: each takes a slot and holds a POSIX lock on one byte of the file.
 // F_GETLK answers with the holder's pid in the asker's own pid namespace, and the kernel drops the
@@ -37,7 +37,7 @@ struct Device {
   std::uint64_t total_bytes;
   std::uint64_t reserved_bytes;  // the driver's own
   std::uint64_t context_bytes;   // of each process that has a context
-  std::uint64_t peak_bytes;     // the most that was ever in use, for tests
+  std::uint64_t peak_bytes;      // the most that was ever in use, for tests
   std::uint32_t multiprocessors;
   // Faults, set by whoever holds the file: 0 means off.
   std::uint32_t fail_allocations;  // so many of the next allocations answer OUT_OF_MEMORY
@@ -95,7 +95,8 @@ int CreateState(const CreateOptions& options);
 // Maps the file. Returns nullptr with errno set (EPROTO: not a state file of this version).
 State* MapState(const char* path, int* fd);
 
-// This process's view. Init maps and takes a slot; a forked child has none (its parent keeps its own).
+// This process's view. Init maps and takes a slot; a forked child has none (its parent keeps its
+// own).
 class Machine {
  public:
   static Machine& Get();

@@ -16,7 +16,9 @@
 namespace sublet::gpu::testing {
 
 Program::Program(Program&& other) noexcept
-    : pid_(std::exchange(other.pid_, -1)), out_(std::exchange(other.out_, -1)), in_(std::exchange(other.in_, -1)),
+    : pid_(std::exchange(other.pid_, -1)),
+      out_(std::exchange(other.out_, -1)),
+      in_(std::exchange(other.in_, -1)),
       text_(std::move(other.text_)) {}
 
 Program& Program::operator=(Program&& other) noexcept {
@@ -104,16 +106,18 @@ void Bench::StartEngine() {
   options.share_grace = std::chrono::milliseconds(400);
   auto driver = OpenNvml(SUBLET_SIMULATOR_NVML);
   SUBLET_CHECK(driver.ok());
-  engine_ = std::make_unique<Engine>(options, std::move(driver).value(), [this](const EngineEvent& event) {
-    MutexLock lock(mutex_);
-    events_.push_back(event);
-  });
+  engine_ = std::make_unique<Engine>(options, std::move(driver).value(),
+                                     [this](const EngineEvent& event) {
+                                       MutexLock lock(mutex_);
+                                       events_.push_back(event);
+                                     });
   SUBLET_CHECK(engine_->Start().ok());
 }
 
 void Bench::StopEngine() { engine_.reset(); }
 
-EngineSlice Bench::MakeSlice(const std::string& name, std::uint64_t bytes, std::int32_t share, std::vector<int> devices) const {
+EngineSlice Bench::MakeSlice(const std::string& name, std::uint64_t bytes, std::int32_t share,
+                             std::vector<int> devices) const {
   EngineSlice slice{.name = name, .name_space = "tenant", .pod = "pod-" + name, .tenant = "team"};
   for (const int device : devices) {
     slice.devices.push_back({{uuid(device), static_cast<std::int64_t>(bytes), share}, 1});
@@ -121,7 +125,8 @@ EngineSlice Bench::MakeSlice(const std::string& name, std::uint64_t bytes, std::
   return slice;
 }
 
-Program Bench::Spawn(std::vector<std::string> arguments, std::map<std::string, std::string> environment) {
+Program Bench::Spawn(std::vector<std::string> arguments,
+                     std::map<std::string, std::string> environment) {
   int out[2];
   int in[2];
   SUBLET_CHECK(pipe2(out, O_CLOEXEC) == 0 && pipe2(in, O_CLOEXEC) == 0);
@@ -145,7 +150,8 @@ Program Bench::Spawn(std::vector<std::string> arguments, std::map<std::string, s
   posix_spawn_file_actions_adddup2(&actions, in[0], 0);
   posix_spawn_file_actions_adddup2(&actions, out[1], 1);
   Program program;
-  SUBLET_CHECK(posix_spawn(&program.pid_, argv[0], &actions, nullptr, argv.data(), envp.data()) == 0);
+  SUBLET_CHECK(posix_spawn(&program.pid_, argv[0], &actions, nullptr, argv.data(), envp.data()) ==
+               0);
   posix_spawn_file_actions_destroy(&actions);
   close(out[1]);
   close(in[0]);
@@ -156,9 +162,11 @@ Program Bench::Spawn(std::vector<std::string> arguments, std::map<std::string, s
 
 Program Bench::Run(const std::string& slice, std::vector<std::string> arguments, bool planted) {
   arguments.insert(arguments.begin(), SUBLET_GPU_PROBE);
-  return Spawn(std::move(arguments), {{"LD_PRELOAD", planted ? SUBLET_CUDA_PLANTED : SUBLET_CUDA_HOOKS},
-                                      {"SUBLET_GPU_FOLDER", engine_ != nullptr ? engine_->FolderOf(slice) : folder_ + "/slices/" + slice},
-                                      {"SUBLET_REAL_LIBCUDA", SUBLET_SIMULATOR_CUDA}});
+  return Spawn(std::move(arguments),
+               {{"LD_PRELOAD", planted ? SUBLET_CUDA_PLANTED : SUBLET_CUDA_HOOKS},
+                {"SUBLET_GPU_FOLDER",
+                 engine_ != nullptr ? engine_->FolderOf(slice) : folder_ + "/slices/" + slice},
+                {"SUBLET_REAL_LIBCUDA", SUBLET_SIMULATOR_CUDA}});
 }
 
 Program Bench::RunBare(std::vector<std::string> arguments) {

@@ -55,7 +55,8 @@ class Bench {
   simulator::State& state() { return *state_; }
   std::string uuid(int device) const { return state_->devices[device].uuid; }
   // A slice on device 0 (or several, the same amounts on each).
-  EngineSlice MakeSlice(const std::string& name, std::uint64_t bytes, std::int32_t share, std::vector<int> devices = {0}) const;
+  EngineSlice MakeSlice(const std::string& name, std::uint64_t bytes, std::int32_t share,
+                        std::vector<int> devices = {0}) const;
   Program Run(const std::string& slice, std::vector<std::string> arguments, bool planted = false);
   // The same without the interceptor: straight to the driver.
   Program RunBare(std::vector<std::string> arguments);

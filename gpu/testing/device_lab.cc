@@ -1,15 +1,17 @@
 // gpu_lab: gpud's engine by itself, over a real driver or a simulated one, for the experiments of
-// e2e/gpu/device.py: no API server, no containers; "pods" are programs that preload the interceptor.
+// e2e/gpu/device.py: no API server, no containers; "pods" are programs that preload the
+// interceptor.
 //   gpu_lab NVML FOLDER GPU SLICE...    SLICE = NAME:BYTES:SHARE_MILLI[:strict]
-// Prints "ready" when the slices are open, then answers each line on its input: "status" with gpud's
-// /status document on one line; end of input ends it. Events go to standard error.
-// FOLDER/slices/NAME is the folder a program finds by SUBLET_GPU_FOLDER. Threads: main, and the engine's.
+// Prints "ready" when the slices are open, then answers each line on its input: "status" with
+// gpud's /status document on one line; end of input ends it. Events go to standard error.
+// FOLDER/slices/NAME is the folder a program finds by SUBLET_GPU_FOLDER. Threads: main, and the
+// engine's.
+#include <sys/stat.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
-
-#include <sys/stat.h>
 
 #include "gpu/gpud/engine.h"
 #include "gpu/gpud/status.h"
@@ -31,7 +33,8 @@ bool ReadSlice(const std::string& text, const std::string& uuid, EngineSlice* sl
   }
   slice->name = name;
   slice->pod = name;
-  slice->compute.mode = std::strcmp(mode, "strict") == 0 ? ComputeMode::kStrict : ComputeMode::kFair;
+  slice->compute.mode =
+      std::strcmp(mode, "strict") == 0 ? ComputeMode::kStrict : ComputeMode::kFair;
   slice->devices = {{{uuid, bytes, share}, 1}};
   return true;
 }
@@ -60,7 +63,8 @@ int Run(int count, char** arguments) {
   options.socket_root = folder + "/slices";
   options.check_cgroups = false;  // every "pod" here is in one cgroup
   Engine engine(options, std::move(driver).value(), [](const EngineEvent& event) {
-    std::fprintf(stderr, "event %s %s: %s\n", event.slice.c_str(), event.reason.c_str(), event.message.c_str());
+    std::fprintf(stderr, "event %s %s: %s\n", event.slice.c_str(), event.reason.c_str(),
+                 event.message.c_str());
   });
   if (const auto started = engine.Start(); !started.ok()) {
     std::fprintf(stderr, "%s\n", started.error().message().c_str());
@@ -68,7 +72,8 @@ int Run(int count, char** arguments) {
   }
   for (int i = 4; i < count; ++i) {
     EngineSlice slice;
-    if (!ReadSlice(arguments[i], inventory->devices[gpu].uuid, &slice) || !engine.AddSlice(slice).ok()) {
+    if (!ReadSlice(arguments[i], inventory->devices[gpu].uuid, &slice) ||
+        !engine.AddSlice(slice).ok()) {
       std::fprintf(stderr, "bad slice %s\n", arguments[i]);
       return 64;
     }
@@ -78,7 +83,9 @@ int Run(int count, char** arguments) {
   char line[64];
   while (std::fgets(line, sizeof line, stdin) != nullptr) {
     const Nanoseconds now = std::chrono::steady_clock::now().time_since_epoch().count();
-    std::printf("%s\n", sublet::kube::Dump(StatusToJson(engine.ReadStatus(), *inventory, "lab", now)).c_str());
+    std::printf(
+        "%s\n",
+        sublet::kube::Dump(StatusToJson(engine.ReadStatus(), *inventory, "lab", now)).c_str());
     std::fflush(stdout);
   }
   return 0;

@@ -1,6 +1,6 @@
-// device_probe: what runs inside the "pods" of e2e/gpu/device.py, on a real GPU (a kernel in PTX that
-// computes for a counted number of steps) and on the simulated one (which takes the first parameter for
-// nanoseconds). Needs no CUDA to build; every function is looked up by name.
+// device_probe: what runs inside the "pods" of e2e/gpu/device.py, on a real GPU (a kernel in PTX
+// that computes for a counted number of steps) and on the simulated one (which takes the first
+// parameter for nanoseconds). Needs no CUDA to build; every function is looked up by name.
 //   device_probe exports           how many cuGetProcAddress answers are the driver's own exports
 //   device_probe launch N          nanoseconds per launch of an empty kernel, five times
 //   device_probe busy SECONDS MS   kernels of MS; prints how many finished in each second
@@ -33,7 +33,8 @@ constexpr char kPtx[] =
 std::uint64_t Now() {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(now.tv_nsec);
 }
 
 struct Work {
@@ -46,15 +47,18 @@ struct Work {
     Start();
     CUmodule module = nullptr;
     Check(Cu<CUmodule*, const void*>("cuModuleLoadData")(&module, kPtx), "module");
-    Check(Cu<CUfunction*, CUmodule, const char*>("cuModuleGetFunction")(&kernel, module, "work"), "kernel");
+    Check(Cu<CUfunction*, CUmodule, const char*>("cuModuleGetFunction")(&kernel, module, "work"),
+          "kernel");
     Check(Cu<CUdeviceptr*, std::size_t>("cuMemAlloc_v2")(&out, 4096UL), "memory");
     Check(Cu<CUstream*, unsigned>("cuStreamCreate")(&stream, 1U), "stream");
   }
   void Launch(std::uint64_t steps) {
-    static const auto launch =
-        Cu<CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**, void**>("cuLaunchKernel");
+    static const auto launch = Cu<CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
+                                  unsigned, unsigned, CUstream, void**, void**>("cuLaunchKernel");
     void* parameters[] = {&steps, &out};
-    Check(launch(kernel, 1U, 1U, 1U, 1U, 1U, 1U, 0U, stream, parameters, static_cast<void**>(nullptr)), "launch");
+    Check(launch(kernel, 1U, 1U, 1U, 1U, 1U, 1U, 0U, stream, parameters,
+                 static_cast<void**>(nullptr)),
+          "launch");
   }
   void Synchronize() { Check(Cu<CUstream>("cuStreamSynchronize")(stream), "synchronize"); }
   // How many steps are a millisecond, alone on the device: the fastest of several, so that a busy
@@ -92,14 +96,16 @@ int Exports() {
   for (const Row& row : rows) {
     void* got = nullptr;
     int status = 0;
-    const CUresult result = Cu<const char*, void**, int, unsigned long long, int*>("cuGetProcAddress_v2")(
-        row.name, &got, row.version, row.per_thread != 0 ? 2ULL : 1ULL, &status);
+    const CUresult result =
+        Cu<const char*, void**, int, unsigned long long, int*>("cuGetProcAddress_v2")(
+            row.name, &got, row.version, row.per_thread != 0 ? 2ULL : 1ULL, &status);
     void* exported = dlsym(Library(), row.symbol);
     unknown += result != kSuccess || got == nullptr ? 1 : 0;
     equal += got != nullptr && got == exported ? 1 : 0;
     other += got != nullptr && got != exported ? 1 : 0;
   }
-  std::printf("{\"asked\": %zu, \"equal\": %d, \"other\": %d, \"unknown\": %d}\n", sizeof rows / sizeof rows[0], equal, other, unknown);
+  std::printf("{\"asked\": %zu, \"equal\": %d, \"other\": %d, \"unknown\": %d}\n",
+              sizeof rows / sizeof rows[0], equal, other, unknown);
   return 0;
 }
 
@@ -114,7 +120,8 @@ int LaunchCost(long count) {
     }
     const std::uint64_t submitted = Now() - start;
     work.Synchronize();
-    std::printf("%s%.1f", round == 0 ? "" : ", ", static_cast<double>(submitted) / static_cast<double>(count));
+    std::printf("%s%.1f", round == 0 ? "" : ", ",
+                static_cast<double>(submitted) / static_cast<double>(count));
   }
   std::printf("]}\n");
   return 0;
@@ -132,7 +139,8 @@ int Busy(double seconds, double ms) {
   const std::uint64_t start = Now();
   const std::uint64_t until = start + static_cast<std::uint64_t>(seconds * 1e9);
   std::uint64_t launched = 0, second_ends = start + 1'000'000'000, counted = 0;
-  std::printf("{\"steps_per_ms\": %llu, \"start_ns\": %llu, \"per_second\": [", static_cast<unsigned long long>(work.steps_per_ms),
+  std::printf("{\"steps_per_ms\": %llu, \"start_ns\": %llu, \"per_second\": [",
+              static_cast<unsigned long long>(work.steps_per_ms),
               static_cast<unsigned long long>(start));
   bool first = true;
   while (Now() < until) {
@@ -173,8 +181,11 @@ int Latency(double seconds) {
     took[count++] = static_cast<double>(Now() - start) / 1e6;
   }
   std::sort(took, took + count);
-  std::printf("{\"steps_per_ms\": %llu, \"count\": %d, \"p50_ms\": %.2f, \"p99_ms\": %.2f, \"max_ms\": %.2f}\n",
-              static_cast<unsigned long long>(work.steps_per_ms), count, took[count / 2], took[count * 99 / 100], took[count - 1]);
+  std::printf(
+      "{\"steps_per_ms\": %llu, \"count\": %d, \"p50_ms\": %.2f, \"p99_ms\": %.2f, \"max_ms\": "
+      "%.2f}\n",
+      static_cast<unsigned long long>(work.steps_per_ms), count, took[count / 2],
+      took[count * 99 / 100], took[count - 1]);
   return 0;
 }
 
@@ -185,7 +196,8 @@ int Exhaust() {
   CUdeviceptr all[8192];
   int count = 0;
   CUresult answer = kSuccess;
-  while (count < 8192 && (answer = Cu<CUdeviceptr*, std::size_t>("cuMemAlloc_v2")(&all[count], std::size_t{64} << 20)) == kSuccess) {
+  while (count < 8192 && (answer = Cu<CUdeviceptr*, std::size_t>("cuMemAlloc_v2")(
+                              &all[count], std::size_t{64} << 20)) == kSuccess) {
     ++count;
   }
   for (int i = 0; i < count; ++i) {
@@ -193,15 +205,18 @@ int Exhaust() {
   }
   std::size_t after = 0;
   Check(Cu<std::size_t*, std::size_t*>("cuMemGetInfo_v2")(&after, &total), "info");
-  std::printf("{\"total\": %zu, \"free\": %zu, \"allocated\": %zu, \"answer\": %d, \"free_after\": %zu}\n", total, free_bytes,
-              static_cast<std::size_t>(count) << 26, answer, after);
+  std::printf(
+      "{\"total\": %zu, \"free\": %zu, \"allocated\": %zu, \"answer\": %d, \"free_after\": %zu}\n",
+      total, free_bytes, static_cast<std::size_t>(count) << 26, answer, after);
   return 0;
 }
 
 }  // namespace
 
 int Main(int count, char** arguments) {
-  const auto is = [&](const char* mode, int more) { return count == 2 + more && std::strcmp(arguments[1], mode) == 0; };
+  const auto is = [&](const char* mode, int more) {
+    return count == 2 + more && std::strcmp(arguments[1], mode) == 0;
+  };
   if (is("exports", 0)) return Exports();
   if (is("launch", 1)) return LaunchCost(std::atol(arguments[2]));
   if (is("busy", 2)) return Busy(std::atof(arguments[2]), std::atof(arguments[3]));

@@ -1,5 +1,5 @@
-// The driver API as a program sees it: every function looked up by name in libcuda.so.1, so that the
-// test programs need neither headers nor stubs. Test code; depends on nothing but libc.
+// The driver API as a program sees it: every function looked up by name in libcuda.so.1, so that
+// the test programs need neither headers nor stubs. Test code; depends on nothing but libc.
 #pragma once
 
 #include <dlfcn.h>
@@ -71,9 +71,11 @@ inline CUcontext Start(bool patient = false) {
 }
 
 inline CUresult Launch(CUstream stream, std::uint64_t ns) {
-  static const auto launch = Cu<CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**, void**>("cuLaunchKernel");
+  static const auto launch = Cu<CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
+                                unsigned, unsigned, CUstream, void**, void**>("cuLaunchKernel");
   void* parameters[] = {&ns};
-  return launch(nullptr, 1U, 1U, 1U, 1U, 1U, 1U, 0U, stream, parameters, static_cast<void**>(nullptr));
+  return launch(nullptr, 1U, 1U, 1U, 1U, 1U, 1U, 0U, stream, parameters,
+                static_cast<void**>(nullptr));
 }
 
 }  // namespace sublet::gpu::testing

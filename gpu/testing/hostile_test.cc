@@ -24,13 +24,14 @@ namespace {
 TEST(Hostile, TheEnvironmentShowsNoMoreDevices) {
   Bench bench({.devices = 3});
   ASSERT_TRUE(bench.engine().AddSlice(bench.MakeSlice("a", 1000 * kMebibyte, 250, {1})).ok());
-  Program probe = bench.Spawn({SUBLET_GPU_PROBE, "info"}, {{"LD_PRELOAD", SUBLET_CUDA_HOOKS},
-                                                          {"SUBLET_GPU_FOLDER", bench.engine().FolderOf("a")},
-                                                          {"SUBLET_REAL_LIBCUDA", SUBLET_SIMULATOR_CUDA},
-                                                          {"NVIDIA_VISIBLE_DEVICES", "all"},
-                                                          {"CUDA_VISIBLE_DEVICES", "0,1,2"},
-                                                          {"CUDA_DEVICE_MEMORY_LIMIT", "100g"},
-                                                          {"CUDA_DISABLE_CONTROL", "true"}});
+  Program probe =
+      bench.Spawn({SUBLET_GPU_PROBE, "info"}, {{"LD_PRELOAD", SUBLET_CUDA_HOOKS},
+                                               {"SUBLET_GPU_FOLDER", bench.engine().FolderOf("a")},
+                                               {"SUBLET_REAL_LIBCUDA", SUBLET_SIMULATOR_CUDA},
+                                               {"NVIDIA_VISIBLE_DEVICES", "all"},
+                                               {"CUDA_VISIBLE_DEVICES", "0,1,2"},
+                                               {"CUDA_DEVICE_MEMORY_LIMIT", "100g"},
+                                               {"CUDA_DISABLE_CONTROL", "true"}});
   std::string output;
   EXPECT_EQ(probe.Wait(&output), 0);
   EXPECT_TRUE(output.starts_with("1 1048576000 ")) << output;
@@ -59,10 +60,12 @@ TEST(Hostile, TheControlPageCannotBeMappedWritable) {
   ASSERT_EQ(recvmsg(fd, &message, 0), static_cast<ssize_t>(sizeof welcome));
   int fds[2];
   std::memcpy(fds, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fds);
-  EXPECT_EQ(mmap(nullptr, sizeof(ControlPage), PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0), MAP_FAILED);
+  EXPECT_EQ(mmap(nullptr, sizeof(ControlPage), PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0),
+            MAP_FAILED);
   const int again = open(("/proc/self/fd/" + std::to_string(fds[0])).c_str(), O_RDWR);
   if (again >= 0) {
-    EXPECT_EQ(mmap(nullptr, sizeof(ControlPage), PROT_READ | PROT_WRITE, MAP_SHARED, again, 0), MAP_FAILED);
+    EXPECT_EQ(mmap(nullptr, sizeof(ControlPage), PROT_READ | PROT_WRITE, MAP_SHARED, again, 0),
+              MAP_FAILED);
     EXPECT_EQ(ftruncate(again, 0), -1);
     EXPECT_NE(write(again, "x", 1), 1);
     close(again);
@@ -97,7 +100,8 @@ TEST(Hostile, InAPidNamespaceProcessesAreKnownByTheirNodePid) {
   }
   Bench bench;
   ASSERT_TRUE(bench.engine().AddSlice(bench.MakeSlice("a", 4000 * kMebibyte, 250)).ok());
-  Program shell = bench.Spawn({"/usr/bin/unshare", "--pid", "--fork", "--kill-child", SUBLET_GPU_PROBE, "hold", std::to_string(1000 * kMebibyte)},
+  Program shell = bench.Spawn({"/usr/bin/unshare", "--pid", "--fork", "--kill-child",
+                               SUBLET_GPU_PROBE, "hold", std::to_string(1000 * kMebibyte)},
                               {{"LD_PRELOAD", SUBLET_CUDA_HOOKS},
                                {"SUBLET_GPU_FOLDER", bench.engine().FolderOf("a")},
                                {"SUBLET_REAL_LIBCUDA", SUBLET_SIMULATOR_CUDA}});
@@ -107,7 +111,8 @@ TEST(Hostile, InAPidNamespaceProcessesAreKnownByTheirNodePid) {
   EXPECT_EQ(bench.engine().ReadStatus().unmanaged_total, 0U);
   EXPECT_EQ(bench.DeviceOf("a").used_bytes, 1300 * kMebibyte);
   shell.Kill(SIGKILL);
-  EXPECT_TRUE(bench.Eventually([](const EngineStatus& s) { return s.slices[0].devices[0].used_bytes == 0; }));
+  EXPECT_TRUE(bench.Eventually(
+      [](const EngineStatus& s) { return s.slices[0].devices[0].used_bytes == 0; }));
 }
 
 // Where the driver can cap a cgroup itself, gpud tells it to.
@@ -124,7 +129,8 @@ TEST(NativeCaps, AreSetOnTheCgroupOfASlicesFirstProcess) {
   using Get = int (*)(void*, nvml::nvmlGetMemoryLimits_v1_t*);
   using Handle = int (*)(unsigned int, void**);
   void* device = nullptr;
-  ASSERT_EQ(reinterpret_cast<Handle>(dlsym(library, "nvmlDeviceGetHandleByIndex_v2"))(0, &device), 0);
+  ASSERT_EQ(reinterpret_cast<Handle>(dlsym(library, "nvmlDeviceGetHandleByIndex_v2"))(0, &device),
+            0);
   const std::string cgroup = "/sys/fs/cgroup" + ProcessCgroup(holder.pid());
   nvml::nvmlGetMemoryLimits_v1_t limits{cgroup.c_str(), 0, 0, 0};
   const auto read = reinterpret_cast<Get>(dlsym(library, "nvmlDeviceGetMemoryLimits_v1"));
@@ -134,7 +140,8 @@ TEST(NativeCaps, AreSetOnTheCgroupOfASlicesFirstProcess) {
   EXPECT_EQ(holder.Wait(), 0);
 }
 
-// A container as CDI makes it: the example image's root with the spec's mounts, no environment at all.
+// A container as CDI makes it: the example image's root with the spec's mounts, no environment at
+// all.
 TEST(Image, TheExampleImageIsHeldToItsSliceByMountsAlone) {
   if (geteuid() != 0) {
     return;  // mounts need root; everything else of this file does not
@@ -148,17 +155,21 @@ TEST(Image, TheExampleImageIsHeldToItsSliceByMountsAlone) {
   const kube::Json spec = MakeCdiSpec(slice, bench.engine().FolderOf("a"), *files, options, {}, {});
   const std::string root = bench.folder() + "/image/root";
   std::string script = "set -e\nPATH=/usr/sbin:/usr/bin:/sbin:/bin\n";
-  script += std::string(SUBLET_GPU_SOURCE) + "/testing/example_image.sh " + SUBLET_GPU_BUILD + " " + bench.folder() + "/image >/dev/null\n";
+  script += std::string(SUBLET_GPU_SOURCE) + "/testing/example_image.sh " + SUBLET_GPU_BUILD + " " +
+            bench.folder() + "/image >/dev/null\n";
   for (const kube::Json& mount : spec["devices"][0]["containerEdits"]["mounts"]) {
     const std::string from(kube::FindString(mount, {"hostPath"}));
     const std::string to = root + std::string(kube::FindString(mount, {"containerPath"}));
-    script += "mkdir -p $(dirname " + to + "); if [ -d " + from + " ]; then mkdir -p " + to + "; else touch " + to + "; fi\n";
+    script += "mkdir -p $(dirname " + to + "); if [ -d " + from + " ]; then mkdir -p " + to +
+              "; else touch " + to + "; fi\n";
     script += "mount --bind " + from + " " + to + "\n";
     if (mount["options"][0] == "ro") {
       script += "mount -o remount,bind,ro " + to + "\n";
     }
   }
-  script += "env -i $(command -v chroot) " + root + " /bin/gpu-burner info\nenv -i $(command -v chroot) " + root + " /usr/bin/nvidia-smi -L\n";
+  script += "env -i $(command -v chroot) " + root +
+            " /bin/gpu-burner info\nenv -i $(command -v chroot) " + root +
+            " /usr/bin/nvidia-smi -L\n";
   Program container = bench.Spawn({"/usr/bin/unshare", "--mount", "/bin/bash", "-c", script}, {});
   std::string output;
   EXPECT_EQ(container.Wait(&output), 0) << output;

@@ -1,5 +1,5 @@
-// A driver that does nothing, for measuring what the interceptor itself costs. Names that are not here
-// answer success at once (null_stubs.S).
+// A driver that does nothing, for measuring what the interceptor itself costs. Names that are not
+// here answer success at once (null_stubs.S).
 #include <cstdint>
 
 #include "gpu/hooks/cuda_abi.h"

@@ -1,5 +1,5 @@
-// probe: the program in the container, for the process tests. Exit 0 = as expected, 82 = SYSTEM_NOT_READY,
-// anything else is a failure that it explained on standard error.
+// probe: the program in the container, for the process tests. Exit 0 = as expected, 82 =
+// SYSTEM_NOT_READY, anything else is a failure that it explained on standard error.
 //   probe matrix              every allocation call to exhaustion, all bytes back after free
 //   probe race SECONDS SEED   random allocations and frees
 //   probe churn SEED          the same for ever (to be killed)
@@ -31,7 +31,8 @@ constexpr Size kMebibyte = Size{1} << 20;
 std::uint64_t Now() {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(now.tv_nsec);
 }
 
 Size Free() {
@@ -56,7 +57,8 @@ int Exhaust(const char* name, Make make, Drop drop, bool may_keep = false) {
     Check(drop(all[i]), name);
   }
   const Size after = Free();
-  const bool good = result == kOutOfMemory && count > 0 && left < 70 * kMebibyte && (may_keep || after == before);
+  const bool good =
+      result == kOutOfMemory && count > 0 && left < 70 * kMebibyte && (may_keep || after == before);
   std::printf("%-28s %s: %d allocations, answer %d, %zu bytes left, %zu before, %zu after\n", name,
               good ? "ok" : "BAD", count, result, left, before, after);
   return good ? 0 : 1;
@@ -65,26 +67,53 @@ int Exhaust(const char* name, Make make, Drop drop, bool may_keep = false) {
 int MatrixLinear() {
   const auto drop = [](CUdeviceptr p) { return Cu<CUdeviceptr>("cuMemFree_v2")(p); };
   int bad = 0;
-  bad += Exhaust("cuMemAlloc_v2", [](CUdeviceptr* p) { return Cu<CUdeviceptr*, Size>("cuMemAlloc_v2")(p, 33 * kMebibyte); }, drop);
-  bad += Exhaust("cuMemAlloc_v2 small", [](CUdeviceptr* p) { return Cu<CUdeviceptr*, Size>("cuMemAlloc_v2")(p, kMebibyte - 512); }, drop);
-  bad += Exhaust("cuMemAlloc", [](CUdeviceptr* p) {
-    CUdeviceptr_v1 low = 0;
-    const CUresult result = Cu<CUdeviceptr_v1*, unsigned>("cuMemAlloc")(&low, static_cast<unsigned>(64 * kMebibyte));
-    *p = low;
-    return result;
-  }, [](CUdeviceptr p) { return Cu<CUdeviceptr_v1>("cuMemFree")(static_cast<CUdeviceptr_v1>(p)); });
-  bad += Exhaust("cuMemAllocPitch_v2", [](CUdeviceptr* p) {
-    Size pitch = 0;
-    return Cu<CUdeviceptr*, Size*, Size, Size, unsigned>("cuMemAllocPitch_v2")(p, &pitch, Size{1000}, Size{65536}, 4U);
-  }, drop);
-  bad += Exhaust("cuMemAllocPitch", [](CUdeviceptr* p) {
-    CUdeviceptr_v1 low = 0;
-    unsigned pitch = 0;
-    const CUresult result = Cu<CUdeviceptr_v1*, unsigned*, unsigned, unsigned, unsigned>("cuMemAllocPitch")(&low, &pitch, 1000U, 65536U, 4U);
-    *p = low;
-    return result;
-  }, [](CUdeviceptr p) { return Cu<CUdeviceptr_v1>("cuMemFree")(static_cast<CUdeviceptr_v1>(p)); });
-  bad += Exhaust("cuMemAllocManaged", [](CUdeviceptr* p) { return Cu<CUdeviceptr*, Size, unsigned>("cuMemAllocManaged")(p, 50 * kMebibyte, 1U); }, drop);
+  bad += Exhaust(
+      "cuMemAlloc_v2",
+      [](CUdeviceptr* p) { return Cu<CUdeviceptr*, Size>("cuMemAlloc_v2")(p, 33 * kMebibyte); },
+      drop);
+  bad += Exhaust(
+      "cuMemAlloc_v2 small",
+      [](CUdeviceptr* p) { return Cu<CUdeviceptr*, Size>("cuMemAlloc_v2")(p, kMebibyte - 512); },
+      drop);
+  bad += Exhaust(
+      "cuMemAlloc",
+      [](CUdeviceptr* p) {
+        CUdeviceptr_v1 low = 0;
+        const CUresult result = Cu<CUdeviceptr_v1*, unsigned>("cuMemAlloc")(
+            &low, static_cast<unsigned>(64 * kMebibyte));
+        *p = low;
+        return result;
+      },
+      [](CUdeviceptr p) {
+        return Cu<CUdeviceptr_v1>("cuMemFree")(static_cast<CUdeviceptr_v1>(p));
+      });
+  bad += Exhaust(
+      "cuMemAllocPitch_v2",
+      [](CUdeviceptr* p) {
+        Size pitch = 0;
+        return Cu<CUdeviceptr*, Size*, Size, Size, unsigned>("cuMemAllocPitch_v2")(
+            p, &pitch, Size{1000}, Size{65536}, 4U);
+      },
+      drop);
+  bad += Exhaust(
+      "cuMemAllocPitch",
+      [](CUdeviceptr* p) {
+        CUdeviceptr_v1 low = 0;
+        unsigned pitch = 0;
+        const CUresult result = Cu<CUdeviceptr_v1*, unsigned*, unsigned, unsigned, unsigned>(
+            "cuMemAllocPitch")(&low, &pitch, 1000U, 65536U, 4U);
+        *p = low;
+        return result;
+      },
+      [](CUdeviceptr p) {
+        return Cu<CUdeviceptr_v1>("cuMemFree")(static_cast<CUdeviceptr_v1>(p));
+      });
+  bad += Exhaust(
+      "cuMemAllocManaged",
+      [](CUdeviceptr* p) {
+        return Cu<CUdeviceptr*, Size, unsigned>("cuMemAllocManaged")(p, 50 * kMebibyte, 1U);
+      },
+      drop);
   return bad;
 }
 
@@ -95,14 +124,19 @@ int MatrixPools() {
     char release[64];
     std::snprintf(allocate, sizeof allocate, "cuMemAllocAsync%s", form);
     std::snprintf(release, sizeof release, "cuMemFreeAsync%s", form);
-    bad += Exhaust(allocate, [&](CUdeviceptr* p) { return Cu<CUdeviceptr*, Size, CUstream>(allocate)(p, 40 * kMebibyte, nullptr); },
-                   [&](CUdeviceptr p) { return Cu<CUdeviceptr, CUstream>(release)(p, nullptr); });
+    bad += Exhaust(
+        allocate,
+        [&](CUdeviceptr* p) {
+          return Cu<CUdeviceptr*, Size, CUstream>(allocate)(p, 40 * kMebibyte, nullptr);
+        },
+        [&](CUdeviceptr p) { return Cu<CUdeviceptr, CUstream>(release)(p, nullptr); });
   }
   CUmemPoolProps props = {};
   props.allocType = 1;
   props.location.type = kLocationDevice;
   CUmemoryPool pool = nullptr;
-  Check(Cu<CUmemoryPool*, const CUmemPoolProps*>("cuMemPoolCreate")(&pool, &props), "cuMemPoolCreate");
+  Check(Cu<CUmemoryPool*, const CUmemPoolProps*>("cuMemPoolCreate")(&pool, &props),
+        "cuMemPoolCreate");
   const Size before = Free();
   std::uint64_t threshold = ~std::uint64_t{0};
   Check(Cu<CUmemoryPool, int, void*>("cuMemPoolSetAttribute")(pool, 4, &threshold), "threshold");
@@ -112,9 +146,13 @@ int MatrixPools() {
     char release[64];
     std::snprintf(allocate, sizeof allocate, "cuMemAllocFromPoolAsync%s", form);
     std::snprintf(release, sizeof release, "cuMemFreeAsync%s", form);
-    bad += Exhaust(allocate, [&](CUdeviceptr* p) {
-      return Cu<CUdeviceptr*, Size, CUmemoryPool, CUstream>(allocate)(p, 40 * kMebibyte, pool, nullptr);
-    }, [&](CUdeviceptr p) { return Cu<CUdeviceptr, CUstream>(release)(p, nullptr); }, true);
+    bad += Exhaust(
+        allocate,
+        [&](CUdeviceptr* p) {
+          return Cu<CUdeviceptr*, Size, CUmemoryPool, CUstream>(allocate)(p, 40 * kMebibyte, pool,
+                                                                          nullptr);
+        },
+        [&](CUdeviceptr p) { return Cu<CUdeviceptr, CUstream>(release)(p, nullptr); }, true);
     Check(Cu<CUmemoryPool, Size>("cuMemPoolTrimTo")(pool, Size{0}), "trim");
     bad += Free() == before ? 0 : 1;
   }
@@ -126,15 +164,26 @@ int MatrixVmm() {
   CUmemAllocationProp prop = {};
   prop.type = 1;
   prop.location.type = kLocationDevice;
-  int bad = Exhaust("cuMemCreate", [&](CUdeviceptr* p) { return Cu<CUmemHandle*, Size, const CUmemAllocationProp*, unsigned long long>("cuMemCreate")(p, 64 * kMebibyte, &prop, 0ULL); },
-                    [](CUdeviceptr h) { return Cu<CUmemHandle>("cuMemRelease")(h); });
+  int bad = Exhaust(
+      "cuMemCreate",
+      [&](CUdeviceptr* p) {
+        return Cu<CUmemHandle*, Size, const CUmemAllocationProp*, unsigned long long>(
+            "cuMemCreate")(p, 64 * kMebibyte, &prop, 0ULL);
+      },
+      [](CUdeviceptr h) { return Cu<CUmemHandle>("cuMemRelease")(h); });
   // Released while it is mapped: the memory is still there, so is the charge.
   const Size before = Free();
   CUmemHandle handle = 0;
   CUdeviceptr address = 0;
-  Check(Cu<CUmemHandle*, Size, const CUmemAllocationProp*, unsigned long long>("cuMemCreate")(&handle, 64 * kMebibyte, &prop, 0ULL), "create");
-  Check(Cu<CUdeviceptr*, Size, Size, CUdeviceptr, unsigned long long>("cuMemAddressReserve")(&address, 64 * kMebibyte, Size{0}, CUdeviceptr{0}, 0ULL), "reserve");
-  Check(Cu<CUdeviceptr, Size, Size, CUmemHandle, unsigned long long>("cuMemMap")(address, 64 * kMebibyte, Size{0}, handle, 0ULL), "map");
+  Check(Cu<CUmemHandle*, Size, const CUmemAllocationProp*, unsigned long long>("cuMemCreate")(
+            &handle, 64 * kMebibyte, &prop, 0ULL),
+        "create");
+  Check(Cu<CUdeviceptr*, Size, Size, CUdeviceptr, unsigned long long>("cuMemAddressReserve")(
+            &address, 64 * kMebibyte, Size{0}, CUdeviceptr{0}, 0ULL),
+        "reserve");
+  Check(Cu<CUdeviceptr, Size, Size, CUmemHandle, unsigned long long>("cuMemMap")(
+            address, 64 * kMebibyte, Size{0}, handle, 0ULL),
+        "map");
   Check(Cu<CUmemHandle>("cuMemRelease")(handle), "release");
   const Size while_mapped = Free();
   Check(Cu<CUdeviceptr, Size>("cuMemUnmap")(address, 64 * kMebibyte), "unmap");
@@ -145,26 +194,51 @@ int MatrixVmm() {
 
 int MatrixArrays() {
   int bad = 0;
-  const auto drop = [](CUdeviceptr a) { return Cu<CUarray>("cuArrayDestroy")(reinterpret_cast<CUarray>(a)); };
-  bad += Exhaust("cuArrayCreate_v2", [](CUdeviceptr* p) {
-    const CUDA_ARRAY_DESCRIPTOR d{1024, 4096, 0x20, 4};
-    return Cu<CUarray*, const CUDA_ARRAY_DESCRIPTOR*>("cuArrayCreate_v2")(reinterpret_cast<CUarray*>(p), &d);
-  }, drop);
+  const auto drop = [](CUdeviceptr a) {
+    return Cu<CUarray>("cuArrayDestroy")(reinterpret_cast<CUarray>(a));
+  };
+  bad += Exhaust(
+      "cuArrayCreate_v2",
+      [](CUdeviceptr* p) {
+        const CUDA_ARRAY_DESCRIPTOR d{1024, 4096, 0x20, 4};
+        return Cu<CUarray*, const CUDA_ARRAY_DESCRIPTOR*>("cuArrayCreate_v2")(
+            reinterpret_cast<CUarray*>(p), &d);
+      },
+      drop);
   const CUDA_ARRAY3D_DESCRIPTOR d{256, 256, 128, 0x20, 2, 0};
-  bad += Exhaust("cuArray3DCreate_v2", [&](CUdeviceptr* p) {
-    return Cu<CUarray*, const CUDA_ARRAY3D_DESCRIPTOR*>("cuArray3DCreate_v2")(reinterpret_cast<CUarray*>(p), &d);
-  }, drop);
-  bad += Exhaust("cuArrayCreate", [](CUdeviceptr* p) {
-    const CUDA_ARRAY_DESCRIPTOR_v1 old{1024, 4096, 0x20, 4};
-    return Cu<CUarray*, const CUDA_ARRAY_DESCRIPTOR_v1*>("cuArrayCreate")(reinterpret_cast<CUarray*>(p), &old);
-  }, drop);
-  bad += Exhaust("cuArray3DCreate", [](CUdeviceptr* p) {
-    const CUDA_ARRAY3D_DESCRIPTOR_v1 old{256, 256, 128, 0x20, 2, 0};
-    return Cu<CUarray*, const CUDA_ARRAY3D_DESCRIPTOR_v1*>("cuArray3DCreate")(reinterpret_cast<CUarray*>(p), &old);
-  }, drop);
-  bad += Exhaust("cuMipmappedArrayCreate", [&](CUdeviceptr* p) {
-    return Cu<CUmipmappedArray*, const CUDA_ARRAY3D_DESCRIPTOR*, unsigned>("cuMipmappedArrayCreate")(reinterpret_cast<CUmipmappedArray*>(p), &d, 3U);
-  }, [](CUdeviceptr a) { return Cu<CUmipmappedArray>("cuMipmappedArrayDestroy")(reinterpret_cast<CUmipmappedArray>(a)); });
+  bad += Exhaust(
+      "cuArray3DCreate_v2",
+      [&](CUdeviceptr* p) {
+        return Cu<CUarray*, const CUDA_ARRAY3D_DESCRIPTOR*>("cuArray3DCreate_v2")(
+            reinterpret_cast<CUarray*>(p), &d);
+      },
+      drop);
+  bad += Exhaust(
+      "cuArrayCreate",
+      [](CUdeviceptr* p) {
+        const CUDA_ARRAY_DESCRIPTOR_v1 old{1024, 4096, 0x20, 4};
+        return Cu<CUarray*, const CUDA_ARRAY_DESCRIPTOR_v1*>("cuArrayCreate")(
+            reinterpret_cast<CUarray*>(p), &old);
+      },
+      drop);
+  bad += Exhaust(
+      "cuArray3DCreate",
+      [](CUdeviceptr* p) {
+        const CUDA_ARRAY3D_DESCRIPTOR_v1 old{256, 256, 128, 0x20, 2, 0};
+        return Cu<CUarray*, const CUDA_ARRAY3D_DESCRIPTOR_v1*>("cuArray3DCreate")(
+            reinterpret_cast<CUarray*>(p), &old);
+      },
+      drop);
+  bad += Exhaust(
+      "cuMipmappedArrayCreate",
+      [&](CUdeviceptr* p) {
+        return Cu<CUmipmappedArray*, const CUDA_ARRAY3D_DESCRIPTOR*, unsigned>(
+            "cuMipmappedArrayCreate")(reinterpret_cast<CUmipmappedArray*>(p), &d, 3U);
+      },
+      [](CUdeviceptr a) {
+        return Cu<CUmipmappedArray>("cuMipmappedArrayDestroy")(
+            reinterpret_cast<CUmipmappedArray>(a));
+      });
   return bad;
 }
 
@@ -181,13 +255,17 @@ int MatrixGraphs(bool old_call) {
     params.type = kNodeMemAlloc;
     params.alloc.poolProps.location.type = kLocationDevice;
     params.alloc.bytesize = 64 * kMebibyte;
-    Check(old_call ? Cu<CUgraphNode*, CUgraph, const CUgraphNode*, Size, CUDA_MEM_ALLOC_NODE_PARAMS*>("cuGraphAddMemAllocNode")(
-                         &node, graph, nullptr, Size{0}, &params.alloc)
-                   : Cu<CUgraphNode*, CUgraph, const CUgraphNode*, Size, CUgraphNodeParams*>("cuGraphAddNode")(
-                         &node, graph, nullptr, Size{0}, &params),
+    Check(old_call
+              ? Cu<CUgraphNode*, CUgraph, const CUgraphNode*, Size, CUDA_MEM_ALLOC_NODE_PARAMS*>(
+                    "cuGraphAddMemAllocNode")(&node, graph, nullptr, Size{0}, &params.alloc)
+              : Cu<CUgraphNode*, CUgraph, const CUgraphNode*, Size, CUgraphNodeParams*>(
+                    "cuGraphAddNode")(&node, graph, nullptr, Size{0}, &params),
           "node");
-    Check(Cu<CUgraphExec*, CUgraph, unsigned long long>("cuGraphInstantiateWithFlags")(&all[count], graph, 0ULL), "instantiate");
-    result = Cu<CUgraphExec, CUstream>(count % 2 == 0 ? "cuGraphLaunch" : "cuGraphLaunch_ptsz")(all[count], nullptr);
+    Check(Cu<CUgraphExec*, CUgraph, unsigned long long>("cuGraphInstantiateWithFlags")(&all[count],
+                                                                                       graph, 0ULL),
+          "instantiate");
+    result = Cu<CUgraphExec, CUstream>(count % 2 == 0 ? "cuGraphLaunch" : "cuGraphLaunch_ptsz")(
+        all[count], nullptr);
     if (result != kSuccess) {
       break;
     }
@@ -197,17 +275,26 @@ int MatrixGraphs(bool old_call) {
     Check(Cu<CUgraphExec>("cuGraphExecDestroy")(all[i]), "destroy");
   }
   Check(Cu<CUdevice>("cuDeviceGraphMemTrim")(0), "trim");
-  const bool good = result == kOutOfMemory && count > 0 && left < 64 * kMebibyte && Free() == before;
-  std::printf("%-28s %s: %d graphs, answer %d\n", old_call ? "cuGraphAddMemAllocNode" : "cuGraphAddNode", good ? "ok" : "BAD", count, result);
+  const bool good =
+      result == kOutOfMemory && count > 0 && left < 64 * kMebibyte && Free() == before;
+  std::printf("%-28s %s: %d graphs, answer %d\n",
+              old_call ? "cuGraphAddMemAllocNode" : "cuGraphAddNode", good ? "ok" : "BAD", count,
+              result);
   return good ? 0 : 1;
 }
 
 CUresult MakeContext(int version, CUcontext* out) {
   switch (version) {
-    case 1: return Cu<CUcontext*, unsigned, CUdevice>("cuCtxCreate")(out, 0U, 0);
-    case 2: return Cu<CUcontext*, unsigned, CUdevice>("cuCtxCreate_v2")(out, 0U, 0);
-    case 3: return Cu<CUcontext*, void*, int, unsigned, CUdevice>("cuCtxCreate_v3")(out, static_cast<void*>(nullptr), 0, 0U, 0);
-    default: return Cu<CUcontext*, void*, unsigned, CUdevice>("cuCtxCreate_v4")(out, static_cast<void*>(nullptr), 0U, 0);
+    case 1:
+      return Cu<CUcontext*, unsigned, CUdevice>("cuCtxCreate")(out, 0U, 0);
+    case 2:
+      return Cu<CUcontext*, unsigned, CUdevice>("cuCtxCreate_v2")(out, 0U, 0);
+    case 3:
+      return Cu<CUcontext*, void*, int, unsigned, CUdevice>("cuCtxCreate_v3")(
+          out, static_cast<void*>(nullptr), 0, 0U, 0);
+    default:
+      return Cu<CUcontext*, void*, unsigned, CUdevice>("cuCtxCreate_v4")(
+          out, static_cast<void*>(nullptr), 0U, 0);
   }
 }
 
@@ -222,12 +309,14 @@ int MatrixContexts() {
       ++count;
     }
     while (count > 0) {
-      Check(Cu<CUcontext>(version % 2 == 0 ? "cuCtxDestroy_v2" : "cuCtxDestroy")(all[--count]), "destroy");
+      Check(Cu<CUcontext>(version % 2 == 0 ? "cuCtxDestroy_v2" : "cuCtxDestroy")(all[--count]),
+            "destroy");
     }
     Start();
     Check(Cu<CUdevice>("cuDevicePrimaryCtxRelease_v2")(0), "release");
     const bool good = result == kOutOfMemory && Free() == before;
-    std::printf("contexts, version %d          %s: answer %d, %zu before, %zu after\n", version, good ? "ok" : "BAD", result, before, Free());
+    std::printf("contexts, version %d          %s: answer %d, %zu before, %zu after\n", version,
+                good ? "ok" : "BAD", result, before, Free());
     bad += good ? 0 : 1;
   }
   return bad;
@@ -235,7 +324,8 @@ int MatrixContexts() {
 
 int Matrix() {
   Start();
-  const int bad = MatrixLinear() + MatrixPools() + MatrixVmm() + MatrixArrays() + MatrixGraphs(false) + MatrixGraphs(true) + MatrixContexts();
+  const int bad = MatrixLinear() + MatrixPools() + MatrixVmm() + MatrixArrays() +
+                  MatrixGraphs(false) + MatrixGraphs(true) + MatrixContexts();
   std::fflush(stdout);
   return bad == 0 ? 0 : 1;
 }
@@ -253,8 +343,9 @@ int Race(double seconds, unsigned seed) {
       Check(release(held[at]), "free");
       held[at] = 0;
     }
-    const Size bytes = rand_r(&seed) % 4 == 0 ? Size{1} + static_cast<Size>(rand_r(&seed)) % kMebibyte
-                                              : static_cast<Size>(1 + rand_r(&seed) % 200) * kMebibyte;
+    const Size bytes = rand_r(&seed) % 4 == 0
+                           ? Size{1} + static_cast<Size>(rand_r(&seed)) % kMebibyte
+                           : static_cast<Size>(1 + rand_r(&seed) % 200) * kMebibyte;
     const CUresult result = allocate(&held[at], bytes);
     if (result == kOutOfMemory) {
       held[at] = 0;
@@ -281,8 +372,8 @@ int Hold(Size bytes) {
 }
 
 int Fork(int count) {
-  // Before cuInit: children connect by themselves. After it: the driver refuses them, and the parent's
-  // books are untouched.
+  // Before cuInit: children connect by themselves. After it: the driver refuses them, and the
+  // parent's books are untouched.
   for (int phase = 0; phase < 2; ++phase) {
     if (phase == 1) {
       Start(true);
@@ -314,7 +405,8 @@ int Fork(int count) {
       int status = 0;
       waitpid(children[i], &status, 0);
       // Out of memory for a context (72) is an honest answer in phase 0.
-      if (!WIFEXITED(status) || (WEXITSTATUS(status) != 0 && !(phase == 0 && WEXITSTATUS(status) == 72))) {
+      if (!WIFEXITED(status) ||
+          (WEXITSTATUS(status) != 0 && !(phase == 0 && WEXITSTATUS(status) == 72))) {
         std::fprintf(stderr, "child %d in phase %d: %x\n", i, phase, static_cast<unsigned>(status));
         return 1;
       }
@@ -330,9 +422,11 @@ int Fork(int count) {
 int LaunchFor(std::uint64_t ns, double seconds, bool cheats = false) {
   Start();
   Launch(nullptr, 1000);
-  using Kernel = CUresult (*)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**, void**);
+  using Kernel = CUresult (*)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
+                              unsigned, unsigned, CUstream, void**, void**);
   void* real = cheats ? dlopen(std::getenv("SUBLET_REAL_LIBCUDA"), RTLD_NOW | RTLD_LOCAL) : nullptr;
-  const auto past_the_gate = real == nullptr ? nullptr : reinterpret_cast<Kernel>(dlsym(real, "cuLaunchKernel"));
+  const auto past_the_gate =
+      real == nullptr ? nullptr : reinterpret_cast<Kernel>(dlsym(real, "cuLaunchKernel"));
   CUstream stream = nullptr;
   Check(Cu<CUstream*, unsigned>("cuStreamCreate")(&stream, 1U), "stream");
   CUevent events[4] = {};
@@ -349,7 +443,10 @@ int LaunchFor(std::uint64_t ns, double seconds, bool cheats = false) {
       Check(Cu<CUevent>("cuEventSynchronize")(events[count % 4]), "synchronize");
     }
     void* parameters[] = {&ns};
-    Check(past_the_gate != nullptr ? past_the_gate(nullptr, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr) : Launch(stream, ns), "launch");
+    Check(past_the_gate != nullptr
+              ? past_the_gate(nullptr, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr)
+              : Launch(stream, ns),
+          "launch");
     Check(Cu<CUevent, CUstream>("cuEventRecord")(events[count % 4], stream), "record");
     ++count;
   }
@@ -366,8 +463,11 @@ int Burn(Size bytes, std::uint64_t ns) {
   Size total = 0;
   Check(Cu<Size*, Size*>("cuMemGetInfo_v2")(&free_bytes, &total), "info");
   const CUresult held = Cu<CUdeviceptr*, Size>("cuMemAlloc_v2")(&p, bytes);
-  std::printf("device shows %zu MiB, %zu MiB free; %zu MiB asked: %s\n", total / kMebibyte, free_bytes / kMebibyte, bytes / kMebibyte,
-              held == kSuccess ? "held" : held == kOutOfMemory ? "out of memory" : "error");
+  std::printf("device shows %zu MiB, %zu MiB free; %zu MiB asked: %s\n", total / kMebibyte,
+              free_bytes / kMebibyte, bytes / kMebibyte,
+              held == kSuccess       ? "held"
+              : held == kOutOfMemory ? "out of memory"
+                                     : "error");
   CUstream stream = nullptr;
   Check(Cu<CUstream*, unsigned>("cuStreamCreate")(&stream, 1U), "stream");
   for (std::uint64_t second = Now(), count = 0;;) {
@@ -397,7 +497,9 @@ int Capture() {
   CUgraph graph = nullptr;
   Check(Cu<CUstream, CUgraph*>("cuStreamEndCapture")(stream, &graph), "end");
   CUgraphExec exec = nullptr;
-  Check(Cu<CUgraphExec*, CUgraph, unsigned long long>("cuGraphInstantiateWithFlags")(&exec, graph, 0ULL), "instantiate");
+  Check(Cu<CUgraphExec*, CUgraph, unsigned long long>("cuGraphInstantiateWithFlags")(&exec, graph,
+                                                                                     0ULL),
+        "instantiate");
   Check(Cu<CUgraphExec, CUstream>("cuGraphLaunch")(exec, stream), "launch");
   Check(Cu<CUstream>("cuStreamSynchronize")(stream), "synchronize");
   std::printf("%llu\n", static_cast<unsigned long long>(took));
@@ -423,22 +525,27 @@ int Procs() {
   for (const Row& row : rows) {
     void* got = nullptr;
     int status = 0;
-    const CUresult result = Cu<const char*, void**, int, unsigned long long, int*>("cuGetProcAddress_v2")(
-        row.name, &got, row.version, row.per_thread != 0 ? 2ULL : 1ULL, &status);
+    const CUresult result =
+        Cu<const char*, void**, int, unsigned long long, int*>("cuGetProcAddress_v2")(
+            row.name, &got, row.version, row.per_thread != 0 ? 2ULL : 1ULL, &status);
     void* ours = dlsym(Library(), row.symbol);
     void* theirs = dlsym(real, row.symbol);
     // A hook, or the driver's own function of exactly this version and form.
     const bool good = result == kSuccess && ours != nullptr && (got == ours || got == theirs);
     hooked += got == ours ? 1 : 0;
     if (!good) {
-      std::fprintf(stderr, "%s %d %d gives %p, not %s\n", row.name, row.version, row.per_thread, got, row.symbol);
+      std::fprintf(stderr, "%s %d %d gives %p, not %s\n", row.name, row.version, row.per_thread,
+                   got, row.symbol);
       ++bad;
     }
   }
-  for (const char* name : {"cuMemAlloc", "cuMemAllocAsync", "cuLaunchKernel", "cuGetProcAddress", "cuMemCreate", "cuMemGetInfo",
-                           "cuGraphLaunch", "cuCtxCreate", "cuArray3DCreate", "cuMemPoolCreate", "cuDeviceTotalMem"}) {
+  for (const char* name : {"cuMemAlloc", "cuMemAllocAsync", "cuLaunchKernel", "cuGetProcAddress",
+                           "cuMemCreate", "cuMemGetInfo", "cuGraphLaunch", "cuCtxCreate",
+                           "cuArray3DCreate", "cuMemPoolCreate", "cuDeviceTotalMem"}) {
     void* got = nullptr;
-    Check(Cu<const char*, void**, int, unsigned long long>("cuGetProcAddress")(name, &got, 13000, 0ULL), name);
+    Check(Cu<const char*, void**, int, unsigned long long>("cuGetProcAddress")(name, &got, 13000,
+                                                                               0ULL),
+          name);
     Dl_info info;
     if (dladdr(got, &info) == 0 || std::strstr(info.dli_fname, "sublet") == nullptr) {
       std::fprintf(stderr, "%s is not hooked\n", name);
@@ -452,7 +559,8 @@ int Procs() {
   };
   for (const char* name : needs) {
     void* got = nullptr;
-    const CUresult result = Cu<const char*, void**, int, unsigned long long>("cuGetProcAddress")(name, &got, 13050, 2ULL);
+    const CUresult result = Cu<const char*, void**, int, unsigned long long>("cuGetProcAddress")(
+        name, &got, 13050, 2ULL);
     if (result != kSuccess && dlsym(Library(), name) == nullptr) {
       std::fprintf(stderr, "libcudart's %s is missing\n", name);
       ++bad;
@@ -500,16 +608,19 @@ int Nvml() {
   reinterpret_cast<int (*)(unsigned*)>(find("nvmlDeviceGetCount_v2"))(&devices);
   reinterpret_cast<int (*)(unsigned, void**)>(find("nvmlDeviceGetHandleByIndex_v2"))(0, &device);
   reinterpret_cast<int (*)(void*, Memory*)>(find("nvmlDeviceGetMemoryInfo"))(device, &memory);
-  reinterpret_cast<int (*)(void*, unsigned*, Info*)>(find("nvmlDeviceGetComputeRunningProcesses_v3"))(device, &count, list);
-  const int setter = reinterpret_cast<int (*)(void*, int)>(find("nvmlDeviceSetPersistenceMode"))(device, 1);
-  std::printf("%u %llu %llu %u %u %d\n", devices, memory.total, memory.used, count, list[0].pid, setter);
+  reinterpret_cast<int (*)(void*, unsigned*, Info*)>(
+      find("nvmlDeviceGetComputeRunningProcesses_v3"))(device, &count, list);
+  const int setter =
+      reinterpret_cast<int (*)(void*, int)>(find("nvmlDeviceSetPersistenceMode"))(device, 1);
+  std::printf("%u %llu %llu %u %u %d\n", devices, memory.total, memory.used, count, list[0].pid,
+              setter);
   return 0;
 }
 
 int Gate(long rounds) {
   Start();
-  // The simulator's own launch costs microseconds; a driver that does nothing is preloaded for this.
-  // Many short batches: the best of them was not disturbed by whatever else the machine does.
+  // The simulator's own launch costs microseconds; a driver that does nothing is preloaded for
+  // this. Many short batches: the best of them was not disturbed by whatever else the machine does.
   const long batch = rounds / 100 + 1;
   const auto time = [&](auto call) {
     double best = 1e9;
@@ -524,15 +635,18 @@ int Gate(long rounds) {
     return best;
   };
   void* real = dlopen(std::getenv("SUBLET_REAL_LIBCUDA"), RTLD_NOW | RTLD_LOCAL);
-  using Kernel = CUresult (*)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**, void**);
+  using Kernel = CUresult (*)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
+                              unsigned, unsigned, CUstream, void**, void**);
   using Plain = CUresult (*)(CUstream, CUevent, unsigned);
   volatile Kernel direct = reinterpret_cast<Kernel>(dlsym(real, "cuLaunchKernel"));
   volatile Kernel gated = reinterpret_cast<Kernel>(dlsym(Library(), "cuLaunchKernel"));
   volatile Plain direct_wait = reinterpret_cast<Plain>(dlsym(real, "cuStreamWaitEvent"));
   volatile Plain trampoline = reinterpret_cast<Plain>(dlsym(Library(), "cuStreamWaitEvent"));
   Launch(nullptr, 1);
-  const double native = time([&] { direct(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr); });
-  const double through = time([&] { gated(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr); });
+  const double native =
+      time([&] { direct(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr); });
+  const double through =
+      time([&] { gated(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr); });
   const double wait = time([&] { direct_wait(nullptr, nullptr, 0); });
   const double jump = time([&] { trampoline(nullptr, nullptr, 0); });
   CUdeviceptr p = 0;
@@ -542,23 +656,31 @@ int Gate(long rounds) {
     allocate.function(&p, 4 * kMebibyte);
     release.function(p);
   });
-  std::printf("{\"gate_ns\":%.2f,\"trampoline_ns\":%.2f,\"native_launch_ns\":%.2f,\"alloc_free_ns\":%.0f}\n",
-              through - native, jump - wait, native, pair);
+  std::printf(
+      "{\"gate_ns\":%.2f,\"trampoline_ns\":%.2f,\"native_launch_ns\":%.2f,\"alloc_free_ns\":%.0f}"
+      "\n",
+      through - native, jump - wait, native, pair);
   return 0;
 }
 
 }  // namespace
 
 int Main(int count, char** arguments) {
-  const auto is = [&](const char* mode, int more) { return count == 2 + more && std::strcmp(arguments[1], mode) == 0; };
+  const auto is = [&](const char* mode, int more) {
+    return count == 2 + more && std::strcmp(arguments[1], mode) == 0;
+  };
   if (is("matrix", 0)) return Matrix();
-  if (is("race", 2)) return Race(std::atof(arguments[2]), static_cast<unsigned>(std::atoi(arguments[3])));
+  if (is("race", 2))
+    return Race(std::atof(arguments[2]), static_cast<unsigned>(std::atoi(arguments[3])));
   if (is("churn", 1)) return Race(1e6, static_cast<unsigned>(std::atoi(arguments[2])));
   if (is("hold", 1)) return Hold(std::strtoull(arguments[2], nullptr, 10));
   if (is("fork", 1)) return Fork(std::atoi(arguments[2]));
-  if (is("launch", 2)) return LaunchFor(std::strtoull(arguments[2], nullptr, 10), std::atof(arguments[3]));
-  if (is("cheat", 2)) return LaunchFor(std::strtoull(arguments[2], nullptr, 10), std::atof(arguments[3]), true);
-  if (is("burn", 2)) return Burn(std::strtoull(arguments[2], nullptr, 10), std::strtoull(arguments[3], nullptr, 10));
+  if (is("launch", 2))
+    return LaunchFor(std::strtoull(arguments[2], nullptr, 10), std::atof(arguments[3]));
+  if (is("cheat", 2))
+    return LaunchFor(std::strtoull(arguments[2], nullptr, 10), std::atof(arguments[3]), true);
+  if (is("burn", 2))
+    return Burn(std::strtoull(arguments[2], nullptr, 10), std::strtoull(arguments[3], nullptr, 10));
   if (is("capture", 0)) return Capture();
   if (is("procs", 0)) return Procs();
   if (is("info", 0)) return Info();

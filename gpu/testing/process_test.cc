@@ -1,5 +1,5 @@
-// The interceptor and gpud against real processes on a simulated device: caps, races, deaths, forks,
-// restarts, leases, escapes. SUBLET_FULL=1 runs the long forms.
+// The interceptor and gpud against real processes on a simulated device: caps, races, deaths,
+// forks, restarts, leases, escapes. SUBLET_FULL=1 runs the long forms.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -29,8 +29,9 @@ TEST(Interceptor, EveryAllocationCallAnswersOutOfMemoryAtTheCapAndGivesAllBack) 
   std::string output;
   EXPECT_EQ(probe.Wait(&output), 0) << output;
   EXPECT_LE(PeakUse(bench), 2048 * kMebibyte);
-  EXPECT_TRUE(bench.Eventually([](const EngineStatus& s) { return s.slices[0].devices[0].used_bytes == 0; }))
-      << bench.DeviceOf("a").used_bytes;
+  EXPECT_TRUE(bench.Eventually([](const EngineStatus& s) {
+    return s.slices[0].devices[0].used_bytes == 0;
+  })) << bench.DeviceOf("a").used_bytes;
 }
 
 TEST(Interceptor, RacingProcessesNeverPassTheCap) {
@@ -51,7 +52,8 @@ TEST(Interceptor, RacingProcessesNeverPassTheCap) {
   EXPECT_LE(PeakUse(bench), 8000 * kMebibyte);
   EXPECT_GT(PeakUse(bench), 7500 * kMebibyte);
   EXPECT_LE(bench.DeviceOf("a").peak_bytes, 8000 * kMebibyte);
-  EXPECT_TRUE(bench.Eventually([](const EngineStatus& s) { return s.slices[0].devices[0].used_bytes == 0; }));
+  EXPECT_TRUE(bench.Eventually(
+      [](const EngineStatus& s) { return s.slices[0].devices[0].used_bytes == 0; }));
 }
 
 // The test above must be able to fail: a library that looks first and adds later is caught by it.
@@ -94,8 +96,8 @@ TEST(Interceptor, EveryEntryPointIsThereInTheVersionAndFormAskedFor) {
   EXPECT_EQ(probe.Wait(&output), 0) << output;
 }
 
-// The libraries go into any image: an old C library is enough, nothing runs when they are loaded, and
-// they need nothing but libc (and its libdl, where dlopen once lived).
+// The libraries go into any image: an old C library is enough, nothing runs when they are loaded,
+// and they need nothing but libc (and its libdl, where dlopen once lived).
 TEST(Interceptor, TheLibrariesNeedGlibc217AndRunNothingAtLoad) {
   for (const char* library : {SUBLET_CUDA_HOOKS, SUBLET_NVML_HOOKS}) {
     FILE* pipe = popen(("readelf -W -d -V " + std::string(library)).c_str(), "r");
@@ -107,18 +109,22 @@ TEST(Interceptor, TheLibrariesNeedGlibc217AndRunNothingAtLoad) {
     }
     ASSERT_EQ(pclose(pipe), 0);
     EXPECT_NE(text.find("(SONAME)"), std::string::npos) << text;
-    for (const char* runs : {"(INIT)", "(INIT_ARRAY)", "(FINI)", "(FINI_ARRAY)", "(PREINIT_ARRAY)"}) {
+    for (const char* runs :
+         {"(INIT)", "(INIT_ARRAY)", "(FINI)", "(FINI_ARRAY)", "(PREINIT_ARRAY)"}) {
       EXPECT_EQ(text.find(runs), std::string::npos) << library << " has " << runs;
     }
     int versions = 0;
-    for (std::size_t at = text.find("Name: GLIBC_2."); at != std::string::npos; at = text.find("Name: GLIBC_2.", at + 1)) {
+    for (std::size_t at = text.find("Name: GLIBC_2."); at != std::string::npos;
+         at = text.find("Name: GLIBC_2.", at + 1)) {
       EXPECT_LE(std::atoi(text.c_str() + at + std::strlen("Name: GLIBC_2.")), 17) << library;
       ++versions;
     }
     EXPECT_GT(versions, 0);
-    for (std::size_t at = text.find("(NEEDED)"); at != std::string::npos; at = text.find("(NEEDED)", at + 1)) {
+    for (std::size_t at = text.find("(NEEDED)"); at != std::string::npos;
+         at = text.find("(NEEDED)", at + 1)) {
       const std::string line = text.substr(at, text.find('\n', at) - at);
-      EXPECT_TRUE(line.find("[libc.so.6]") != std::string::npos || line.find("[libdl.so.2]") != std::string::npos ||
+      EXPECT_TRUE(line.find("[libc.so.6]") != std::string::npos ||
+                  line.find("[libdl.so.2]") != std::string::npos ||
                   line.find("[ld-linux-x86-64.so.2]") != std::string::npos)
           << line;
     }
@@ -153,8 +159,10 @@ TEST(Death, AKilledProcessIsClearedAndItsBytesReturn) {
   probe.Kill(SIGKILL);
   const auto start = std::chrono::steady_clock::now();
   EXPECT_TRUE(bench.Eventually([](const EngineStatus& s) { return s.slices[0].processes == 0; }));
-  EXPECT_TRUE(bench.Eventually([](const EngineStatus& s) { return s.slices[0].devices[0].used_bytes == 0; }));
-  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  EXPECT_TRUE(bench.Eventually(
+      [](const EngineStatus& s) { return s.slices[0].devices[0].used_bytes == 0; }));
+  const double ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   RecordProperty("release_ms", std::to_string(ms));
   std::printf("SIGKILL to bytes free: %.2f ms\n", ms);
 }
@@ -176,7 +184,8 @@ TEST(Death, KilledAtRandomPointsTheTotalReturnsToZero) {
     if (round % 20 == 19 || round + 1 == rounds) {
       ASSERT_TRUE(bench.Eventually([](const EngineStatus& s) {
         return s.slices[0].processes == 0 && s.slices[0].devices[0].used_bytes == 0;
-      })) << "round " << round << ": " << bench.DeviceOf("a").used_bytes << " bytes, held "
+      })) << "round "
+          << round << ": " << bench.DeviceOf("a").used_bytes << " bytes, held "
           << bench.DeviceOf("a").held_bytes;
     }
   }
@@ -225,11 +234,13 @@ TEST(Restart, GpudGoesAndComesBackUnderLoad) {
     EXPECT_EQ(racer.Wait(&output), 0) << output;
   }
   // The holder never noticed; what it holds is still charged, and the cap still holds.
-  EXPECT_TRUE(bench.Eventually([](const EngineStatus& s) { return s.slices[0].devices[0].used_bytes == 2300 * kMebibyte; }))
-      << bench.DeviceOf("a").used_bytes;
+  EXPECT_TRUE(bench.Eventually([](const EngineStatus& s) {
+    return s.slices[0].devices[0].used_bytes == 2300 * kMebibyte;
+  })) << bench.DeviceOf("a").used_bytes;
   EXPECT_LE(PeakUse(bench), 9000 * kMebibyte);
   EXPECT_EQ(holder.Wait(), 0);
-  EXPECT_TRUE(bench.Eventually([](const EngineStatus& s) { return s.slices[0].devices[0].used_bytes == 0; }));
+  EXPECT_TRUE(bench.Eventually(
+      [](const EngineStatus& s) { return s.slices[0].devices[0].used_bytes == 0; }));
 }
 
 // Rows 37 and 38 of the hostile cases, as far as user space can answer them.
@@ -256,11 +267,13 @@ TEST(Escape, AProcessPastTheInterceptorIsEnded) {
     return;  // whose container a process is in is read from its mounts, which need root to make
   }
   const std::string folder = bench.engine().FolderOf("a");
-  Program rogue = bench.Spawn({"/usr/bin/unshare", "--mount", "/bin/bash", "-c",
-                               "mount -t tmpfs tmpfs /run && mkdir -p /run/sublet/gpu && mount --bind " + folder +
-                                   " /run/sublet/gpu && LD_PRELOAD=" SUBLET_SIMULATOR_CUDA " exec " SUBLET_GPU_PROBE " hold " +
-                                   std::to_string(4000 * kMebibyte)},
-                              {{"PATH", "/usr/sbin:/usr/bin:/sbin:/bin"}});
+  Program rogue = bench.Spawn(
+      {"/usr/bin/unshare", "--mount", "/bin/bash", "-c",
+       "mount -t tmpfs tmpfs /run && mkdir -p /run/sublet/gpu && mount --bind " + folder +
+           " /run/sublet/gpu && LD_PRELOAD=" SUBLET_SIMULATOR_CUDA " exec " SUBLET_GPU_PROBE
+           " hold " +
+           std::to_string(4000 * kMebibyte)},
+      {{"PATH", "/usr/sbin:/usr/bin:/sbin:/bin"}});
   ASSERT_EQ(rogue.ReadLine(), "ready");
   EXPECT_TRUE(bench.Eventually([&](const EngineStatus& s) { return s.slices[0].unmanaged == 1; }));
   EXPECT_EQ(rogue.Wait(), 128 + SIGKILL);
@@ -268,7 +281,8 @@ TEST(Escape, AProcessPastTheInterceptorIsEnded) {
   EXPECT_EQ(neighbour.Wait(), 0);
 }
 
-// A known process that launches by the driver's own entry: the gate does not see it, the driver does.
+// A known process that launches by the driver's own entry: the gate does not see it, the driver
+// does.
 TEST(Escape, WorkPastTheGateShowsInTheDriversSamples) {
   Bench bench;
   ASSERT_TRUE(bench.engine().AddSlice(bench.MakeSlice("a", 2048 * kMebibyte, 100)).ok());
@@ -286,7 +300,8 @@ TEST(Escape, WorkPastTheGateShowsInTheDriversSamples) {
     return false;
   };
   EXPECT_TRUE(bench.Eventually([&](const EngineStatus&) { return told(); }));
-  EXPECT_TRUE(bench.Eventually([&](const EngineStatus& s) { return s.slices[0].processes == 0; })) << "reported, then ended";
+  EXPECT_TRUE(bench.Eventually([&](const EngineStatus& s) { return s.slices[0].processes == 0; }))
+      << "reported, then ended";
   for (const EngineEvent& event : bench.Events()) {
     EXPECT_NE(event.slice, "b") << event.reason << " " << event.message;
   }
@@ -297,7 +312,8 @@ TEST(Leases, ASliceAloneIsBusyByTheDriversSamples) {
   ASSERT_TRUE(bench.engine().AddSlice(bench.MakeSlice("a", 2048 * kMebibyte, 250)).ok());
   Program program = bench.Run("a", {"launch", "1000000", "20"});
   ASSERT_EQ(program.ReadLine(), "ready");
-  EXPECT_TRUE(bench.Eventually([](const EngineStatus& s) { return s.slices[0].devices[0].busy > 200'000'000; }));
+  EXPECT_TRUE(bench.Eventually(
+      [](const EngineStatus& s) { return s.slices[0].devices[0].busy > 200'000'000; }));
   EXPECT_EQ(bench.DeviceOf("a").turns, 0U);
 }
 
@@ -313,7 +329,8 @@ TEST(Leases, TwoBusyProcessesShareByWeightInRealTime) {
   EXPECT_EQ(three.Wait(&second), 0);
   const double a = std::strtod(first.c_str() + first.find('\n'), nullptr);
   const double b = std::strtod(second.c_str() + second.find('\n'), nullptr);
-  std::printf("real time 1:3: %.0f and %.0f kernels of 1 ms in 3 s, share %.1f %%\n", a, b, 100 * a / (a + b));
+  std::printf("real time 1:3: %.0f and %.0f kernels of 1 ms in 3 s, share %.1f %%\n", a, b,
+              100 * a / (a + b));
   // Real time on a busy machine is a benchmark; here only the direction must be right.
   EXPECT_GT(b, 1.5 * a);
   EXPECT_GT(bench.DeviceOf("a").turns, 10U);
