@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 
 #include "apiserver/admission/registry.h"
 #include "apiserver/auth/impersonation.h"
@@ -28,6 +27,7 @@
 #include "base/log.h"
 #include "server/bootstrap.h"
 #include "server/control_plane.h"
+#include "server/flow_table.h"
 #include "server/gpu_admission.h"
 #include "server/host_services.h"
 #include "server/identity_endpoints.h"
@@ -53,54 +53,62 @@ std::string UrlOf(const std::string& address, std::uint16_t port) {
   return "https://" + (is_v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
 }
 
-// Priority and fairness' two headers carry the uids of real objects; which request would fall under
-// which of them is decided by the user alone.
-class FlowTable {
- public:
-  FlowTable(const storage::Store& store, const Catalog& catalog) {
-    for (const auto& [schema, level] : std::initializer_list<std::pair<const char*, const char*>>{
-             {"exempt", "exempt"},
-             {"system-nodes", "system"},
-             {"kube-system-service-accounts", "workload-high"},
-             {"service-accounts", "workload-low"},
-             {"global-default", "global-default"},
-             {"catch-all", "catch-all"}}) {
-      flows_[schema] = {UidOf(store, catalog, "FlowSchema", schema),
-                        UidOf(store, catalog, "PriorityLevelConfiguration", level)};
-    }
+// Where the certificate authority lives, and every name and address under which this server is
+// reached: its certificate carries them all.
+PkiOptions ServingNames(const ControlPlaneOptions& options, const std::string& host_address) {
+  PkiOptions pki;
+  pki.directory = options.data_directory + "/pki";
+  pki.cluster_domain = options.config.cluster_domain;
+  pki.server_ip_addresses = {"10.96.0.1"};
+  if (!options.pod_listen_address.empty()) {
+    pki.server_ip_addresses.push_back(options.pod_listen_address);
   }
-  const FlowNames& Of(const User& user) const {
-    const auto in = [&](std::string_view group) {
-      for (const auto& one : user.groups) {
-        if (one == group) {
-          return true;
-        }
+  if (!IsAnyAddress(options.listen_address) && options.listen_address != "127.0.0.1") {
+    pki.server_ip_addresses.push_back(options.listen_address);
+  }
+  if (!options.tenant.empty()) {
+    // Under these names the tenant is reached on its host, by its own pods at the Service's
+    // address.
+    const std::string qualified = options.tenant + "." + options.host_namespace;
+    for (const std::string& name : {options.tenant, qualified, qualified + ".svc"}) {
+      pki.server_dns_names.push_back(name);
+    }
+    const char* pod_ip = std::getenv("POD_IP");
+    for (const std::string& address :
+         {host_address, std::string(pod_ip == nullptr ? "" : pod_ip)}) {
+      if (!address.empty()) {
+        pki.server_ip_addresses.push_back(address);
       }
-      return false;
-    };
-    if (in(kMastersGroup)) {
-      return flows_.at("exempt");
     }
-    if (in("system:nodes")) {
-      return flows_.at("system-nodes");
-    }
-    if (in("system:serviceaccounts")) {
-      return flows_.at(in("system:serviceaccounts:kube-system") ? "kube-system-service-accounts"
-                                                                : "service-accounts");
-    }
-    return flows_.at(in(kAuthenticatedGroup) ? "global-default" : "catch-all");
   }
+  for (const auto& name : options.config.control_plane.extra_sans) {
+    const bool is_address = name.find_first_not_of("0123456789.") == std::string::npos ||
+                            name.find(':') != std::string::npos;
+    (is_address ? pki.server_ip_addresses : pki.server_dns_names).push_back(name);
+  }
+  return pki;
+}
 
- private:
-  static std::string UidOf(const storage::Store& store, const Catalog& catalog, const char* kind,
-                           const char* name) {
-    const Resource* resource = catalog.FindKind("flowcontrol.apiserver.k8s.io", "v1", kind);
-    const auto record =
-        resource == nullptr ? std::nullopt : store.Get(resource->type->Key("", name));
-    return record ? FactsOf(*record->value).uid : "";
+void AppendStorageMetrics(const storage::Store& store, const Catalog& catalog, std::string& out) {
+  const auto stats = store.Stats();
+  Metrics::AppendSample(out, "apiserver_storage_size_bytes",
+                        "Size of the storage database file physically allocated in bytes.", "gauge",
+                        static_cast<double>(stats.file_bytes), "storage_cluster_id=\"sqlite\"");
+  Metrics::AppendSample(
+      out, "sublet_storage_syncs_total",
+      "Calls of fdatasync since the start; writes that commit together share one.", "counter",
+      static_cast<double>(stats.syncs));
+  Metrics::AppendSample(out, "sublet_storage_transactions_total",
+                        "Committed transactions since the start.", "counter",
+                        static_cast<double>(stats.transactions));
+  out +=
+      "# HELP apiserver_resource_objects Number of stored objects at the time of last check split "
+      "by kind.\n# TYPE apiserver_resource_objects gauge\n";
+  for (const auto& resource : catalog.StoredResources()) {
+    out += "apiserver_resource_objects{group=\"" + resource->group() + "\",resource=\"" +
+           resource->plural() + "\"} " + std::to_string(store.Count(resource->type->prefix)) + "\n";
   }
-  std::map<std::string, FlowNames, std::less<>> flows_;
-};
+}
 
 class Wiring final : public ControlPlane {
  public:
@@ -170,9 +178,9 @@ class Wiring final : public ControlPlane {
 
 Result<void> Wiring::OpenStorage() {
   if (::mkdir(options_.data_directory.c_str(), 0700) != 0 && errno != EEXIST) {
-    return Status(errno == EACCES || errno == EPERM ? Reason::kForbidden : Reason::kBadRequest,
-                  "cannot make the data directory " + options_.data_directory + ": " +
-                      std::strerror(errno));
+    return Status(
+        errno == EACCES || errno == EPERM ? Reason::kForbidden : Reason::kBadRequest,
+        "cannot make the data directory " + options_.data_directory + ": " + std::strerror(errno));
   }
   builtin_ = BuiltinResources();
   catalog_ = std::make_unique<CatalogHolder>(builtin_);
@@ -184,42 +192,8 @@ Result<void> Wiring::OpenStorage() {
 }
 
 Result<void> Wiring::OpenIdentity() {
-  PkiOptions options;
-  options.directory = options_.data_directory + "/pki";
-  options.cluster_domain = options_.config.cluster_domain;
-  options.server_ip_addresses = {"10.96.0.1"};
-  if (!options_.pod_listen_address.empty()) {
-    options.server_ip_addresses.push_back(options_.pod_listen_address);
-  }
-  if (!options_.tenant.empty()) {
-    // Under these names the tenant is reached on its host, by its own pods at the Service's address.
-    const std::string qualified = options_.tenant + "." + options_.host_namespace;
-    for (const std::string& name : {options_.tenant, qualified, qualified + ".svc"}) {
-      options.server_dns_names.push_back(name);
-    }
-    host_address_ = HostServiceAddress(options_);
-    if (!host_address_.empty()) {
-      options.server_ip_addresses.push_back(host_address_);
-    }
-  }
-  if (!IsAnyAddress(options_.listen_address) && options_.listen_address != "127.0.0.1") {
-    options.server_ip_addresses.push_back(options_.listen_address);
-  }
-  if (!options_.tenant.empty()) {
-    std::string name = options_.tenant;
-    options.server_dns_names.push_back(name);
-    options.server_dns_names.push_back(name += "." + options_.host_namespace);
-    options.server_dns_names.push_back(name += ".svc");
-    if (const char* pod_ip = std::getenv("POD_IP"); pod_ip != nullptr && *pod_ip != '\0') {
-      options.server_ip_addresses.emplace_back(pod_ip);
-    }
-  }
-  for (const auto& name : options_.config.control_plane.extra_sans) {
-    const bool is_address = name.find_first_not_of("0123456789.") == std::string::npos ||
-                            name.find(':') != std::string::npos;
-    (is_address ? options.server_ip_addresses : options.server_dns_names).push_back(name);
-  }
-  SUBLET_TRY(pki_, Pki::Open(options, SystemClock()));
+  host_address_ = options_.tenant.empty() ? "" : HostServiceAddress(options_);
+  SUBLET_TRY(pki_, Pki::Open(ServingNames(options_, host_address_), SystemClock()));
   SUBLET_TRY(auto key, JwtKey::FromPem(pki_->service_account_key()));
   token_objects_ = std::make_unique<StoreTokenObjects>(*store_);
   TokenServiceOptions tokens;
@@ -240,8 +214,9 @@ Result<void> Wiring::OpenApi() {
   AdmissionEnvironment environment{
       .store = store_.get(), .catalog = catalog_.get(), .clock = &SystemClock()};
   if (!options_.tenant.empty() && !options_.config.pod_security.empty()) {
-    // Differs: a namespace that says nothing is privileged in Kubernetes. Here the host refuses what is
-    // above the tenant's standard anyway (syncer/kinds/pod_syncer.h), so it is said at once.
+    // Differs: a namespace that says nothing is privileged in Kubernetes. Here the host refuses
+    // what is above the tenant's standard anyway (syncer/kinds/pod_syncer.h), so it is said at
+    // once.
     environment.pod_security_default = options_.config.pod_security;
   }
   if (!options_.tenant.empty() && options_.config.services) {
@@ -261,8 +236,9 @@ Result<void> Wiring::OpenApi() {
     }
     admission_.Add(KaiAdmission(environment, std::move(profiles)));
   }
-  admission_.Add(GpuAdmission({options_.config.control_plane.gpu_enforce == "on" ? gpu::Enforce::kOn : gpu::Enforce::kOff,
-                               options_.role == Role::kTenant}));
+  admission_.Add(GpuAdmission(
+      {options_.config.control_plane.gpu_enforce == "on" ? gpu::Enforce::kOn : gpu::Enforce::kOff,
+       options_.role == Role::kTenant}));
   flows_ = std::make_unique<FlowTable>(*store_, *catalog_->Get());
   context_.store = store_.get();
   context_.clock = &SystemClock();
@@ -332,28 +308,8 @@ void Wiring::AddRoutes() {
   router_.AddPrefix("/", *api_);
   router_.SetResources(*api_);
   metrics_.OnScrape([this](std::string& out) { parts_->scheduler().AppendMetrics(out); });
-  metrics_.OnScrape([this](std::string& out) {
-    Metrics::AppendSample(out, "apiserver_storage_size_bytes",
-                          "Size of the storage database file physically allocated in bytes.",
-                          "gauge", static_cast<double>(store_->Stats().file_bytes),
-                          "storage_cluster_id=\"sqlite\"");
-    const auto stats = store_->Stats();
-    Metrics::AppendSample(out, "sublet_storage_syncs_total",
-                          "Calls of fdatasync since the start; writes that commit together share one.",
-                          "counter", static_cast<double>(stats.syncs));
-    Metrics::AppendSample(out, "sublet_storage_transactions_total",
-                          "Committed transactions since the start.", "counter",
-                          static_cast<double>(stats.transactions));
-    std::string samples;
-    for (const auto& resource : catalog_->Get()->StoredResources()) {
-      samples += "apiserver_resource_objects{group=\"" + resource->group() + "\",resource=\"" +
-                 resource->plural() + "\"} " +
-                 std::to_string(store_->Count(resource->type->prefix)) + "\n";
-    }
-    out += "# HELP apiserver_resource_objects Number of stored objects at the time of last check "
-           "split by kind.\n# TYPE apiserver_resource_objects gauge\n" +
-           samples;
-  });
+  metrics_.OnScrape(
+      [this](std::string& out) { AppendStorageMetrics(*store_, *catalog_->Get(), out); });
 }
 
 TlsMaterial Wiring::Tls() const {
@@ -383,9 +339,8 @@ Result<void> Wiring::OpenListenerAndServe() {
 
 Result<void> Wiring::WriteKubeconfig() const {
   if (!options_.node_kubeconfig_path.empty()) {
-    SUBLET_TRY(const std::string text,
-               MakeNodeKubeconfig(pki_->authority(), url(), options_.node_name,
-                                  SystemClock().Now()));
+    SUBLET_TRY(const std::string text, MakeNodeKubeconfig(pki_->authority(), url(),
+                                                          options_.node_name, SystemClock().Now()));
     SUBLET_RETURN_IF_ERROR(WriteFileAtomically(options_.node_kubeconfig_path, text, 0600));
   }
   if (options_.kubeconfig_path.empty()) {
@@ -407,7 +362,7 @@ Result<void> Wiring::Open() {
   }
   const bool for_pods = !options_.pod_listen_address.empty();
   facts.endpoint_ip = for_pods ? options_.pod_listen_address : options_.listen_address;
-  facts.endpoint_port = for_pods                  ? options_.pod_listen_port
+  facts.endpoint_port = for_pods                    ? options_.pod_listen_port
                         : options_.listen_port == 0 ? 6443
                                                     : options_.listen_port;
   SUBLET_RETURN_IF_ERROR(
@@ -440,7 +395,8 @@ void Wiring::PublishEndpoints(const BootstrapFacts& facts) {
   if (IsAnyAddress(ip)) {
     ip = pod_ip != nullptr && *pod_ip != '\0' ? pod_ip : "127.0.0.1";
   }
-  // The API refuses loopback addresses in endpoints: a server that only this machine reaches has none.
+  // The API refuses loopback addresses in endpoints: a server that only this machine reaches has
+  // none.
   if (ip.starts_with("127.") || ip == "::1") {
     return;
   }
