@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Kubernetes' own conformance specs against `sublet serve --role=host` with simulated nodes.
 #   e2e/conformance/run.sh [LIST...]     lists of ../shared/cases/conformance: simulated, api, cel
-#                                        (default: simulated api cel; a path to a file of names works too)
+#                                        (default: simulated api; a path to a file of names works too)
 # SUBLET_BIN      the sublet executable               SUBLET_CLIENTS  folder with kubectl-1.36
 # SUBLET_UPSTREAM folder with e2e.test and ginkgo     (e2e/upstream/build.sh makes them; default build/upstream)
 # SUBLET_PROCS    specs at once (default 8)           SUBLET_FOCUS    only the names that contain this
@@ -105,6 +105,6 @@ run_list() {
   rm -rf "$work/data"
 }
 
-[ $# -gt 0 ] || set -- simulated api cel
+[ $# -gt 0 ] || set -- simulated api
 for list; do run_list "$list"; done
 finish
