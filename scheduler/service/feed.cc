@@ -74,7 +74,7 @@ client::InformerOptions Options(const char* group, const char* version, const ch
 
 Feed::Feed(client::InformerFactory& informers, const FeedOptions& options,
            std::function<void()> wake)
-    : wake_(std::move(wake)), own_bytes_(options.own_bytes) {
+    : wake_(std::move(wake)), own_bytes_(options.own_bytes), devices_of_(options.devices_of) {
   WatchNodes(informers, options.gpu_nodes);
   if (options.kai) {
     WatchKai(informers);
@@ -176,8 +176,15 @@ void Feed::WatchPods(client::InformerFactory& informers) {
       Put(kPod, before->uid, [uid = before->uid](Engine& engine) { engine.DeletePod(uid); });
     }
     if (after != nullptr) {
-      Put(kPod, after->uid, [after](Engine& engine) {
-        engine.Apply(after->As<PodRecord>().spec);
+      Put(kPod, after->uid, [this, after](Engine& engine) {
+        const PodSpec& spec = after->As<PodRecord>().spec;
+        if (spec.node.empty() || spec.request.gpu != GpuKind::kWhole || !devices_of_) {
+          return engine.Apply(spec);
+        }
+        // Which devices a pod with whole ones has is told by its slice, not by the pod.
+        PodSpec placed = spec;
+        placed.gpu_devices = devices_of_(spec.ns, spec.uid);
+        engine.Apply(placed);
       });
     }
   });

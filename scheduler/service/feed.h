@@ -40,6 +40,8 @@ struct FeedOptions {
   // Bytes of a device that slices of our own hold and that its ledger counts at `generation`; unset:
   // none. What GpuNode calls free plus these is what our pods may use.
   std::function<std::int64_t(const std::string& uuid, std::int64_t generation)> own_bytes;
+  // UUIDs of the devices that a bound pod with whole devices was granted; unset where no slices are.
+  std::function<std::vector<std::string>(const std::string& ns, const std::string& uid)> devices_of;
 };
 
 class Feed {
@@ -75,6 +77,7 @@ class Feed {
 
   std::function<void()> wake_;
   std::function<std::int64_t(const std::string&, std::int64_t)> own_bytes_;
+  std::function<std::vector<std::string>(const std::string&, const std::string&)> devices_of_;
   client::Informer* nodes_ = nullptr;
   client::Informer* gpu_nodes_ = nullptr;
   client::Informer* pods_ = nullptr;

@@ -96,6 +96,9 @@ SchedulerService::SchedulerService(SchedulerServiceOptions options, const Clock&
     feed.own_bytes = [this](const std::string& uuid, std::int64_t generation) {
       return broker_->OwnBytes(uuid, generation);
     };
+    feed.devices_of = [this](const std::string& ns, const std::string& uid) {
+      return broker_->DevicesOf(ns, uid);
+    };
   }
   feed_ = std::make_unique<Feed>(informers_, feed, [this] { Wake(); });
   BinderOptions binder{options_.client, 4, options_.enforce, options_.slices && options_.slices->tenant.empty()};
@@ -180,7 +183,11 @@ void SchedulerService::Stop() {
 
 void SchedulerService::Run() {
   // Deciding before the whole state is known would bind where others already are.
-  while (!informers_.WaitSynced(After(std::chrono::milliseconds(200)))) {
+  const auto synced = [this] {
+    const auto deadline = After(std::chrono::milliseconds(200));
+    return informers_.WaitSynced(deadline) && (broker_ == nullptr || broker_->WaitSynced(deadline));
+  };
+  while (!synced()) {
     MutexLock lock(mutex_);
     if (stopped_) {
       return;

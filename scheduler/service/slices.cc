@@ -149,6 +149,17 @@ std::int64_t SliceBroker::OwnBytes(const std::string& uuid, std::int64_t generat
   return bytes;
 }
 
+std::vector<std::string> SliceBroker::DevicesOf(const std::string& pod_namespace,
+                                                const std::string& pod_uid) const {
+  std::vector<std::string> devices;
+  if (const auto slice = slices_->Get({options_.slice_namespace(pod_namespace), pod_uid}); slice != nullptr) {
+    for (const auto& granted : slice->As<SliceRecord>().granted) {
+      devices.push_back(granted.device.uuid);
+    }
+  }
+  return devices;
+}
+
 Result<void> SliceBroker::Release(const std::string& pod_namespace, const std::string& pod_uid) {
   auto deleted = options_.client.Delete(
       {slices_->options().resource, options_.slice_namespace(pod_namespace), pod_uid, ""});

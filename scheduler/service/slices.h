@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/mutex.h"
 #include "client/client.h"
@@ -44,6 +45,8 @@ class SliceBroker {
 
   void Start();
   void Stop();  // idempotent
+  // Until the slices that stand are known, at most until `deadline`.
+  bool WaitSynced(Deadline deadline) { return informers_.WaitSynced(deadline); }
 
   // Creates the slice; one that exists with the same node and devices is taken over.
   // Errors: Forbidden (policies.gpu would be exceeded: with the amounts), Conflict (another slice of
@@ -52,6 +55,8 @@ class SliceBroker {
   // Bytes of `uuid` that granted slices of ours hold and that the device's ledger counts at
   // `generation` (an older generation does not know them yet).
   std::int64_t OwnBytes(const std::string& uuid, std::int64_t generation) const;
+  // UUIDs of the devices that were granted to a pod; empty when none were.
+  std::vector<std::string> DevicesOf(const std::string& pod_namespace, const std::string& pod_uid) const;
   // Gives it back; none is fine.
   Result<void> Release(const std::string& pod_namespace, const std::string& pod_uid);
 
