@@ -355,7 +355,17 @@ def row18(t, host):
         NS + "persistentvolumeclaims/r18")[1]["status"].get("phase") == "Bound" and t.api.get(
         NS + "persistentvolumeclaims/r18")[1]["spec"].get("volumeName")),
         t.api.get(NS + "persistentvolumeclaims/r18")[1])
+    volume = "/api/v1/persistentvolumes/" + t.api.get(
+        NS + "persistentvolumeclaims/r18")[1]["spec"].get("volumeName", "-")
+    shown = wait(lambda: t.api.get(volume)[1].get("status", {}).get("phase") == "Bound" and
+                 t.api.get(volume)[1], 10)
+    report.check("18 the tenant sees the volume, and none of the host's others", shown and
+                 shown["spec"]["claimRef"]["name"] == "r18" and shown["spec"]["capacity"] == t.api.get(
+                     NS + "persistentvolumeclaims/r18")[1]["status"]["capacity"] and
+                 len(t.api.get("/api/v1/persistentvolumes")[1]["items"]) == 1, t.api.get(volume))
     t.api.delete(NS + "persistentvolumeclaims/r18")
+    report.check("18 the volume goes with it", wait(lambda: t.api.get(volume)[0] == 404, 15),
+                 t.api.get(volume))
     report.check("18 deleted on both sides", wait(lambda: t.api.get(
         NS + "persistentvolumeclaims/r18")[0] == 404 and t.on_host(
         "r18", kind="persistentvolumeclaims") is None, 15),

@@ -61,13 +61,18 @@ void MirrorSyncer::Watch(Enqueue enqueue) {
   host.kind = kind_.kind;
   host.label_selector = kind_.label_selector;
   host_informer_ = &context_.host_informers.For(host);
+  WatchVirtual(enqueue);
+  host_informer_->AddHandler([enqueue](const client::ObjectPtr& before, const client::ObjectPtr& after) {
+    enqueue((after != nullptr ? after : before)->key);
+  });
+}
+
+void MirrorSyncer::WatchVirtual(const Enqueue& enqueue) {
   virtual_informer_ = &context_.VirtualInformer(kind_.resource.group, kind_.resource.version,
                                                 kind_.resource.resource, kind_.kind);
-  const auto handler = [enqueue](const client::ObjectPtr& before, const client::ObjectPtr& after) {
+  virtual_informer_->AddHandler([enqueue](const client::ObjectPtr& before, const client::ObjectPtr& after) {
     enqueue((after != nullptr ? after : before)->key);
-  };
-  host_informer_->AddHandler(handler);
-  virtual_informer_->AddHandler(handler);
+  });
 }
 
 client::ObjectPtr MirrorSyncer::Virtual(const kube::ObjectKey& key) const {

@@ -40,6 +40,9 @@ class MirrorSyncer : public KindSyncer {
   // What the tenant sees of `host_object`. nullopt: not shown.
   virtual std::optional<kube::Json> Show(const kube::Json& host_object) const;
 
+  // The virtual half of Watch, for a kind whose host side is something else.
+  void WatchVirtual(const Enqueue& enqueue);
+
   SyncContext& context() const { return context_; }
 
  private:

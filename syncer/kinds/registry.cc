@@ -7,6 +7,7 @@
 #include "syncer/kinds/pod_syncer.h"
 #include "syncer/kinds/replicated_service.h"
 #include "syncer/kinds/simple_syncer.h"
+#include "syncer/kinds/volume_syncer.h"
 
 namespace sublet::syncer {
 
@@ -45,6 +46,8 @@ Kinds MakeKinds(SyncContext& context) {
       [&context] { return std::make_unique<ServiceFromHost>(context); });
   add(config.service_accounts, simple(ServiceAccountKind));
   add(config.persistent_volume_claims, simple(PersistentVolumeClaimKind));
+  add(config.persistent_volume_claims,
+      [&context] { return std::make_unique<VolumeSyncer>(context); });
   add(config.services, [&] {
     auto services = std::make_unique<ServiceSyncer>(context);
     kinds.services = services.get();
