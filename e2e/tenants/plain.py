@@ -117,14 +117,14 @@ def free_port():
 
 
 class Process:
-    def __init__(self, name, work, arguments, env=None):
+    def __init__(self, name, work, arguments, env=None, program=BIN):
         self.name, self.work, self.arguments = name, work, arguments
-        self.env = {**os.environ, **(env or {})}
+        self.env, self.program = {**os.environ, **(env or {})}, program
         self.child = None
 
     def start(self):
         log = open(os.path.join(self.work, self.name + ".log"), "ab")
-        self.child = subprocess.Popen([BIN] + self.arguments, stdout=log, stderr=log, env=self.env,
+        self.child = subprocess.Popen([self.program] + self.arguments, stdout=log, stderr=log, env=self.env,
                                       stdin=subprocess.DEVNULL)
         log.close()
         return self
@@ -331,8 +331,13 @@ class Workplace:
             shutil.rmtree(self.work, ignore_errors=True)
 
     def host(self, nodes=3, *arguments):
-        host = Host(self.work).start()
+        """The host that SUBLET_SERVER names: sublet's own, or upstream's servers."""
+        host = Host(self.work)
+        if os.environ.get("SUBLET_SERVER") == "upstream":
+            from upstream_host import UpstreamHost
+            host = UpstreamHost(self.work)
         self.started.append(host)
+        host.start()
         if nodes:
             host.simulate(nodes, *arguments)
             host.wait_nodes(nodes)

@@ -8,15 +8,27 @@ set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/setup.sh"
 
-check "host up" "The host is up" sublet host up --gpus 2 --gpu-memory 16Gi
-burner=$(ls "$XDG_STATE_HOME"/sublet/host/gpu/*/gpu-burner 2>/dev/null | head -1)
+check "host up" "The host is up" host_up
+burner=$(ls "$(gpu_folder)"/*/gpu-burner 2>/dev/null | head -1)
 check "image made locally" "" \
-  sh "$here/demo_image.sh" "$XDG_STATE_HOME/sublet/host/engine/podman.sock" "$burner" localhost/gpu-test:1
+  sh "$here/demo_image.sh" "$(engine_socket)" "$burner" localhost/gpu-test:1
 host=(kubectl --context sublet-host)
+is_json() { "$@" 2>/dev/null | jq -e . >/dev/null && echo "is JSON"; }
 
+check "0.5 the node is Ready with its GPUs" "True 2" sh -c \
+  'kubectl get gpunodes sublet-host -o json | jq -e ".status.devices | length == 2" >/dev/null &&
+   kubectl get node sublet-host -o json | jq -r "(.status.conditions[] | select(.type == \"Ready\").status) + \" 2\""'
 check "0.6 get nodes has its columns" "STATUS" kubectl get nodes
 check "0.7 label a node" "labeled" kubectl label nodes --all nvidia.com/gpu.present=true
 check "0.7 and find it by the label" "sublet-host" kubectl get nodes -l nvidia.com/gpu.present=true
+# Its handler is a runtime that the engine has; NVIDIA's is not needed, slices are injected by CDI.
+cat > runtime-class.yaml <<'Y'
+apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: nvidia}
+handler: runc
+Y
+check "0.9 RuntimeClass nvidia on the host" "created" "${host[@]}" apply -f runtime-class.yaml
 cat > my-values.yaml <<'Y'
 sync:
   toHost:
@@ -76,6 +88,39 @@ check "0.26 ready" "condition met" kubectl wait pod cpu-pod --for=condition=read
 check "0.26 its scheduler" "kai-scheduler" kubectl get pod cpu-pod -o "jsonpath={.spec.schedulerName}"
 check "0.26 its queue" "team" \
   kubectl get pod cpu-pod -o "jsonpath={.metadata.labels.kai\.scheduler/queue}"
+check "0.9 the tenant has the host's RuntimeClass" "nvidia" kubectl get runtimeclass nvidia
+sed 's/name: cpu-pod/name: classed/; s/^spec:/spec:\n  runtimeClassName: nvidia/' cpu-pod.yaml > classed.yaml
+check "0.9 a pod of it runs" "condition met" \
+  sh -c 'kubectl apply -f classed.yaml && kubectl wait pod classed --for=condition=ready --timeout=60s'
+refuse "0.9 an unknown class is refused" "not found" \
+  sh -c 'sed "s/name: classed/name: unknown/; s/runtimeClassName: nvidia/runtimeClassName: none/" classed.yaml | kubectl apply -f -'
+check "0.9 its pod ends" "deleted" kubectl delete pod classed
+cat > device-plugin.yaml <<'Y'
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: nvidia-device-plugin-daemonset, namespace: kube-system}
+spec:
+  selector: {matchLabels: {name: nvidia-device-plugin-ds}}
+  updateStrategy: {type: RollingUpdate}
+  template:
+    metadata: {labels: {name: nvidia-device-plugin-ds}}
+    spec:
+      tolerations: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]
+      priorityClassName: system-node-critical
+      terminationGracePeriodSeconds: 0
+      containers:
+      - name: nvidia-device-plugin-ctr
+        image: registry.example/gpu-test:1
+        imagePullPolicy: IfNotPresent
+        command: [sleep, "1000"]
+        securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+Y
+check "0.8 a DaemonSet with the device plugin's label" "created" kubectl apply -f device-plugin.yaml
+check "0.8 rolled out on every node" "successfully rolled out" \
+  kubectl rollout status -n kube-system daemonset/nvidia-device-plugin-daemonset --timeout=60s
+check "0.8 found by its label" "Running" kubectl get pods -n kube-system -l name=nvidia-device-plugin-ds
+check "0.8 describe node shows Allocatable" "Allocatable:" kubectl describe node sublet-host
+check "0.8 it goes" "deleted" kubectl delete -f device-plugin.yaml
 refuse "0.10 wait that cannot be met" "timed out" \
   kubectl wait pod cpu-pod --for=condition=Nothing --timeout=1s
 check "0.11 run --rm -i" "hello from a pod" kubectl run probe --rm -i --restart=Never \
@@ -85,12 +130,20 @@ check "1.12 the pod group's name" "ok" sh -c \
    test "$(kubectl get pod cpu-pod -o jsonpath="{.metadata.annotations.pod-group-name}")" = "$(cat want)" && echo ok'
 for i in 1 2 3 4; do pod "quarter-$i" kai-scheduler "sleep 1000" '"gpu-fraction": "0.25"'; echo ---; done > quarters.yaml
 pod whole kai-scheduler "sleep 1000" "" '"nvidia.com/gpu": 1' > whole.yaml
-check "0.3 four quarters and one whole GPU" "created" kubectl apply -f whole.yaml -f quarters.yaml
-check "0.3 all ready" "quarter-4 condition met" kubectl wait --for=condition=ready --timeout=80s \
-  pod/whole pod/quarter-1 pod/quarter-2 pod/quarter-3 pod/quarter-4
+check "0.3 one whole GPU" "condition met" \
+  sh -c 'kubectl apply -f whole.yaml && kubectl wait --for=condition=ready --timeout=60s pod/whole'
+check "0.3 four quarters" "created" kubectl apply -f quarters.yaml
+check "0.3 all ready, on the other one" "quarter-4 condition met" kubectl wait --for=condition=ready \
+  --timeout=60s pod/quarter-1 pod/quarter-2 pod/quarter-3 pod/quarter-4
 pod quarter-5 kai-scheduler "sleep 1000" '"gpu-fraction": "0.25"' > fifth.yaml
 check "0.3 a fifth quarter" "created" kubectl apply -f fifth.yaml
 check "0.3 waits" "Pending" sh -c 'sleep 1; kubectl get pod quarter-5'
+check "1.14 PodGroups by their long name" "pg-cpu-pod-" kubectl get podgroups.scheduling.run.ai
+check "1.14 of KAI's version" "scheduling.run.ai/v2alpha2" sh -c \
+  'kubectl get podgroups.scheduling.run.ai -o json | jq -r ".items[0].apiVersion"'
+check "2.1 scheduler queues -o json" "is JSON" is_json sublet scheduler queues -o json
+check "2.1 scheduler explain -o json" "is JSON" is_json sublet scheduler explain pod/quarter-5 -o json
+check "2.1 scheduler whatif -o json" "is JSON" is_json sublet scheduler whatif -f fifth.yaml -o json
 check "0.27 nvidia-smi shows the slice" "MiB" kubectl exec quarter-1 -- nvidia-smi
 check "0.28 the host's listing" "quarter-1-x-default-x-my-vcluster" "${host[@]}" get pods -A \
   -o custom-columns=NAME:.metadata.name,SCHEDULER:.spec.schedulerName,NS:.metadata.namespace --sort-by=.metadata.name
@@ -151,6 +204,10 @@ check "27 connect to a paused tenant resumes it" "" \
   sublet connect research-cluster
 check "27 it serves" "default" kubectl get namespaces
 sublet disconnect >/dev/null 2>&1
+check "27 version -o json" "is JSON" is_json sublet version -o json
+check "27 doctor -o json" "is JSON" is_json sublet doctor -o json
+check "27 gpu list -o json" "is JSON" is_json sublet gpu list -o json
+check "27 gpu top -o json" "is JSON" is_json sublet gpu top --once --socket "$(gpud_socket)" -o json
 check "27 list -o json" "research-cluster" sh -c 'sublet list -o json | jq -r ".[].name // .items[].name"'
 check "27 describe -o json" "research-cluster" sh -c 'sublet describe research-cluster -o json | jq -r .name'
 check "27 logs" "sublet serves" sublet logs research-cluster
@@ -162,6 +219,27 @@ refuse "27 an unknown tenant is exit 3 or said" "nobody" sublet connect nobody
 check "2.4 delete" "is gone" sublet delete research-cluster
 check "27 delete twice" "nothing to do" sublet delete research-cluster --ignore-not-found
 refuse "27 and without the flag it is an error" "research-cluster" sublet delete research-cluster
+# Trust: full (my-vcluster), limited by a quota, and none (nodes of its own, its network closed).
+cat > limited.yaml <<'Y'
+policies:
+  resourceQuota: {enabled: true, quota: {requests.cpu: 100m}}
+  networkPolicy: {enabled: true}
+sync: {toHost: {pods: {translateImage: {"registry.example/gpu-test:1": "localhost/gpu-test:1"}}}}
+Y
+printf 'sync: {fromHost: {nodes: {selector: {labels: {dedicated: zero}}}}}\n' > zero.yaml
+check "0.25 a tenant with a quota" "Tenant limited is yours" sublet create limited -f limited.yaml
+pod greedy default-scheduler "sleep 1000" "" 'cpu: "1"' > greedy.yaml
+check "0.25 what exceeds it is told on the pod" "exceeded quota" sh -c \
+  'kubectl apply -f greedy.yaml >/dev/null
+   for i in $(seq 60); do kubectl get events | grep "exceeded quota" && break; sleep 0.5; done'
+check "0.25 its network is closed by policy" "sublet-" "${host[@]}" get networkpolicies -n sublet-limited
+check "0.25 a tenant with nodes of its own" "Tenant zero is yours" sublet create zero -f zero.yaml
+check "0.25 sees no foreign node" "No resources found" kubectl get nodes
+check "0.25 and reaches none" "Pending" sh -c 'kubectl apply -f greedy.yaml >/dev/null; sleep 1; kubectl get pod greedy'
+check "0.25 its node comes with the label" "sublet-host" sh -c \
+  'kubectl --context sublet-host label node sublet-host dedicated=zero >/dev/null
+   for i in $(seq 40); do kubectl get nodes | grep sublet-host && break; sleep 0.5; done'
+check "0.25 both go" "zero is gone" sh -c 'sublet delete limited && sublet delete zero 2>&1'
 for i in 1 2 3; do
   check "0.33 cycle $i" "is gone" sh -c \
     'sublet create cycle >/dev/null 2>&1 && kubectl get ns default >/dev/null && sublet delete cycle'
@@ -170,6 +248,6 @@ check "0.19 delete --delete-namespace" "is gone" \
   sublet delete my-vcluster --namespace sublet-my-vcluster --delete-namespace
 check "27 nothing is left on the host" "No resources found" "${host[@]}" get pods -A
 check "27 nor in the kubeconfig" "0" sh -c 'kubectl config get-contexts -o name | grep -c sublet_ || true'
-check "host down" "The host is gone" sublet host down
+check "host down" "The host is gone" host_down
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ]
