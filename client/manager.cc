@@ -10,7 +10,8 @@ namespace sublet::client {
 namespace {
 
 bool IsQuiet(const Status& error) {
-  return error.Is(Reason::kConflict) || error.Is(Reason::kAlreadyExists);
+  // NotFound: the object went while it was worked on.
+  return error.Is(Reason::kConflict) || error.Is(Reason::kAlreadyExists) || error.Is(Reason::kNotFound);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "client/events.h"
 #include "client/manager.h"
+#include "controllers/zone_evictions.h"
 
 namespace sublet::controllers {
 
@@ -26,6 +27,7 @@ struct Settings {
   std::string local_volume_root;
   // Node lifecycle.
   std::chrono::seconds node_grace{50};
+  EvictionRates eviction_rates;
   // Pod GC: how long a pod may name a node that does not exist; finished pods kept in all.
   std::chrono::seconds orphan_wait{40};
   int terminated_pods_max = 12500;

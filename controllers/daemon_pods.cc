@@ -4,6 +4,7 @@
 
 #include "controllers/pod_control.h"
 #include "controllers/stateful_pods.h"
+#include "kube/node_fit.h"
 #include "kube/object.h"
 
 namespace sublet::controllers {
@@ -55,13 +56,13 @@ DaemonFit FitDaemon(const Json& daemon_set, const Json& node, const client::Cach
   if (!wanted.empty() && wanted != cached_node.key.name) {
     return {};
   }
-  if (!MatchesNodeAffinity(spec, cached_node)) {
+  if (!kube::MatchesNodeAffinity(spec, cached_node.key.name, cached_node.labels)) {
     return {};
   }
   DaemonFit out{true, true};
   const Json tolerations = Tolerations(spec);
-  for (const Taint& taint : TaintsOf(node)) {
-    if (AnyTolerates(tolerations, taint)) {
+  for (const kube::Taint& taint : kube::TaintsOf(node)) {
+    if (kube::AnyTolerates(tolerations, taint)) {
       continue;
     }
     if (taint.effect == "NoExecute") {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "controllers/node_fit.h"
+#include "client/informer.h"
 #include "kube/json.h"
 
 namespace sublet::controllers {

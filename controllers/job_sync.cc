@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
+#include <utility>
 
 #include "kube/object.h"
 #include "kube/timestamp.h"
@@ -39,6 +41,18 @@ bool OnlyReplaceFailed(const Json& job) {
          (policy.empty() && kube::Find(job, {"spec", "podFailurePolicy"}) != nullptr);
 }
 
+std::optional<std::int64_t> LimitPerIndex(const Json& job) {
+  const Json* limit = kube::Find(job, {"spec", "backoffLimitPerIndex"});
+  return limit != nullptr && limit->is_number_integer() ? std::optional(limit->get<std::int64_t>())
+                                                        : std::nullopt;
+}
+
+// Of two failed pods of one index: the one that has seen more.
+bool IsLaterFailure(const PodRecord& a, const PodRecord& b) {
+  return std::tuple(a.failed_count + a.ignored_count, a.finished_at) >
+         std::tuple(b.failed_count + b.ignored_count, b.finished_at);
+}
+
 }  // namespace
 
 std::string_view FinishedCondition(const Json& job) {
@@ -55,6 +69,7 @@ JobSync::JobSync(const Parts& parts, Json job, std::vector<ObjectPtr> pods)
       indexed_(kube::FindString(job_, {"spec", "completionMode"}) == "Indexed"),
       suspended_(kube::FindBool(job_, {"spec", "suspend"})),
       only_replace_failed_(OnlyReplaceFailed(job_)),
+      limit_per_index_(LimitPerIndex(job_)),
       completions_(CompletionsOf(job_)),
       parallelism_(kube::FindInt(job_, {"spec", "parallelism"}, 1)),
       status_(job_.value("status", Json::object())) {
@@ -71,10 +86,15 @@ Result<Outcome> JobSync::Run() {
   if (!finished) {
     PutSuspension();
     FindEnding();
+    if (ending_ || kube::IsDeleting(job_)) {
+      CountHeld();
+    }
     if (!kube::IsDeleting(job_)) {
       managed = Manage();
     }
     PutConditions();
+  } else {
+    CountHeld();
   }
   SUBLET_TRY(const bool written, WriteStatus());
   static_cast<void>(written);
@@ -146,6 +166,11 @@ void JobSync::ReadCounters() {
 
 void JobSync::CountFinished() {
   for (const ObjectPtr& pod : pods_) {
+    if (limit_per_index_ && IsActive(*pod)) {
+      active_indexes_.insert(IndexOf(*pod));
+    }
+  }
+  for (const ObjectPtr& pod : pods_) {
     CountOne(pod);
   }
   if (indexed_) {
@@ -161,9 +186,6 @@ void JobSync::CountOne(const ObjectPtr& pod) {
     return;
   }
   terminating_ += pod->deleting() && !record.Finished() ? 1 : 0;
-  if (IsFailed(*pod) && record.finished_at) {
-    last_failure_ = std::max(last_failure_.value_or(*record.finished_at), *record.finished_at);
-  }
   if (!HasFinalizer(*pod)) {
     return;
   }
@@ -188,9 +210,41 @@ void JobSync::CountOne(const ObjectPtr& pod) {
     }
     uncounted_succeeded_.push_back(pod->uid);
     ++succeeded_;
-  } else if (IsFailed(*pod)) {
+  } else if (IsFailed(*pod) && !Hold(pod)) {
     CountFailure(pod);
   }
+}
+
+// True when `pod` has to stay until its index has another one.
+bool JobSync::Hold(const ObjectPtr& pod) {
+  const std::int64_t index = IndexOf(*pod);
+  if (!limit_per_index_ || index < 0 || completed_.Has(index) || failed_indexes_.Has(index) ||
+      active_indexes_.contains(index)) {
+    return false;
+  }
+  const FailureAction action = JudgeFailure(job_, *pod).action;
+  const bool counts = action != FailureAction::kIgnore;
+  if (action == FailureAction::kFailJob || action == FailureAction::kFailIndex ||
+      (counts && PodOf(pod).failed_count + 1 > *limit_per_index_)) {
+    return false;
+  }
+  ObjectPtr& held = held_[index];
+  if (!held) {
+    held = pod;
+    return true;
+  }
+  if (!IsLaterFailure(PodOf(pod), PodOf(held))) {
+    return false;
+  }
+  CountFailure(std::exchange(held, pod));
+  return true;
+}
+
+void JobSync::CountHeld() {
+  for (const auto& [index, pod] : held_) {
+    CountFailure(pod);
+  }
+  held_.clear();
 }
 
 void JobSync::CountFailure(const ObjectPtr& pod) {
@@ -202,18 +256,14 @@ void JobSync::CountFailure(const ObjectPtr& pod) {
   if (verdict.action == FailureAction::kFailJob && !fail_job_) {
     fail_job_ = verdict.message;
   }
-  const Json* per_index = kube::Find(job_, {"spec", "backoffLimitPerIndex"});
-  if (const std::int64_t index = IndexOf(*pod); index >= 0 && per_index != nullptr) {
-    const std::int64_t failures = PodOf(pod).failed_count + 1;
-    index_failures_[index] = std::max(index_failures_[index], failures);
+  if (const std::int64_t index = IndexOf(*pod); index >= 0 && limit_per_index_) {
     if (verdict.action == FailureAction::kFailIndex ||
-        failures > per_index->get<std::int64_t>()) {
+        PodOf(pod).failed_count + 1 > *limit_per_index_) {
       failed_indexes_.Add(index);
     }
   }
   uncounted_failed_.push_back(pod->uid);
   ++failed_;
-  ++failures_in_a_row_;
 }
 
 bool JobSync::RestartsExceeded() const {
@@ -239,17 +289,16 @@ bool JobSync::DeadlinePassed() const {
 }
 
 void JobSync::CheckFailure() {
-  const bool per_index = kube::Find(job_, {"spec", "backoffLimitPerIndex"}) != nullptr;
   if (fail_job_) {
     ending_ = {"FailureTarget", "PodFailurePolicy", *fail_job_};
-  } else if (failed_ > kube::FindInt(job_, {"spec", "backoffLimit"}, per_index ? INT32_MAX : 6) ||
+  } else if (failed_ > kube::FindInt(job_, {"spec", "backoffLimit"}, limit_per_index_ ? INT32_MAX : 6) ||
              RestartsExceeded()) {
     ending_ = {"FailureTarget", "BackoffLimitExceeded",
                "Job has reached the specified backoff limit"};
   } else if (DeadlinePassed()) {
     ending_ = {"FailureTarget", "DeadlineExceeded",
                "Job was active longer than specified deadline"};
-  } else if (per_index) {
+  } else if (limit_per_index_) {
     const Json* most = kube::Find(job_, {"spec", "maxFailedIndexes"});
     if (most != nullptr && most->is_number_integer() &&
         failed_indexes_.size() > most->get<std::int64_t>()) {

@@ -3,11 +3,15 @@
 // Every pod of a Job carries a finalizer until it has been counted, and it is counted exactly once
 // although the process may die anywhere: (1) its uid is written into status.uncountedTerminatedPods,
 // (2) the finalizer goes, (3) the next write moves it from the list into the counter.
+//
+// With backoffLimitPerIndex a failed pod carries the failures of its index: it is held, uncounted,
+// until the pod that takes its place carries them on.
 // Source: kube-controller-manager pkg/controller/job.
 #pragma once
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,6 +25,8 @@ inline constexpr std::string_view kJobFinalizer = "batch.kubernetes.io/job-track
 inline constexpr std::string_view kIndexAnnotation = "batch.kubernetes.io/job-completion-index";
 inline constexpr std::string_view kIndexFailuresAnnotation =
     "batch.kubernetes.io/job-index-failure-count";
+inline constexpr std::string_view kIndexIgnoredAnnotation =
+    "batch.kubernetes.io/job-index-ignored-failure-count";
 
 // "Complete" or "Failed" when that condition is True, else "".
 std::string_view FinishedCondition(const kube::Json& job);
@@ -51,6 +57,9 @@ class JobSync {
   void CountFinished();
   void CountOne(const client::ObjectPtr& pod);
   void CountFailure(const client::ObjectPtr& pod);
+  bool Hold(const client::ObjectPtr& pod);
+  void CountHeld();
+  std::vector<std::int64_t> DueIndexes(std::vector<std::int64_t> indexes);
   void FindEnding();
   void CheckFailure();
   bool RestartsExceeded() const;
@@ -76,6 +85,7 @@ class JobSync {
   const bool indexed_;
   const bool suspended_;
   const bool only_replace_failed_;
+  const std::optional<std::int64_t> limit_per_index_;
   const std::int64_t completions_;  // -1 = none given
   const std::int64_t parallelism_;
 
@@ -89,9 +99,8 @@ class JobSync {
   std::vector<client::ObjectPtr> to_release_;  // finalizers to remove after the status was written
   IndexSet completed_;
   IndexSet failed_indexes_;
-  std::map<std::int64_t, std::int64_t> index_failures_;
-  std::optional<WallTime> last_failure_;
-  std::int64_t failures_in_a_row_ = 0;
+  std::set<std::int64_t> active_indexes_;
+  std::map<std::int64_t, client::ObjectPtr> held_;  // by index: failed, not replaced yet
   std::optional<std::string> fail_job_;
   std::optional<Ending> ending_;
   std::chrono::nanoseconds wait_{0};

@@ -19,6 +19,14 @@ constexpr std::int64_t kBurst = 500;
 constexpr std::chrono::seconds kBackoffFirst{10};
 constexpr std::chrono::minutes kBackoffMost{10};
 
+// What is left of the wait after the `failures`-th failure at `last`; nullopt when it is over.
+std::optional<std::chrono::nanoseconds> WaitAfter(std::int64_t failures, WallTime last, WallTime now) {
+  const auto wait = std::min<std::chrono::seconds>(
+      kBackoffFirst * (1LL << std::min<std::int64_t>(failures - 1, 10)), kBackoffMost);
+  const auto left = last + wait - now;
+  return left.count() > 0 ? std::optional<std::chrono::nanoseconds>(left) : std::nullopt;
+}
+
 }  // namespace
 
 Result<void> JobSync::Manage() {
@@ -92,13 +100,33 @@ std::optional<std::chrono::nanoseconds> JobSync::BackoffLeft() {
       last = std::max(last, when);
     }
   }
-  if (failures == 0 || kube::Find(job_, {"spec", "backoffLimitPerIndex"}) != nullptr) {
+  if (failures == 0 || limit_per_index_) {
     return std::nullopt;
   }
-  const auto wait = std::min<std::chrono::seconds>(
-      kBackoffFirst * (1LL << std::min<std::int64_t>(failures - 1, 10)), kBackoffMost);
-  const auto left = last + wait - parts_.clock.Now();
-  return left.count() > 0 ? std::optional<std::chrono::nanoseconds>(left) : std::nullopt;
+  return WaitAfter(failures, last, parts_.clock.Now());
+}
+
+// Those of `indexes` whose last failure is long enough ago; wakes for the next when there is none.
+std::vector<std::int64_t> JobSync::DueIndexes(std::vector<std::int64_t> indexes) {
+  std::optional<std::chrono::nanoseconds> nearest;
+  const WallTime now = parts_.clock.Now();
+  std::erase_if(indexes, [&](std::int64_t index) {
+    const auto held = held_.find(index);
+    if (held == held_.end()) {
+      return false;
+    }
+    const PodRecord& record = PodOf(held->second);
+    const auto left = WaitAfter(record.failed_count + record.ignored_count + 1,
+                                record.finished_at.value_or(record.start_time.value_or(WallTime())), now);
+    if (left) {
+      nearest = std::min(*left, nearest.value_or(*left));
+    }
+    return left.has_value();
+  });
+  if (nearest) {
+    Later(*nearest);
+  }
+  return indexes;
 }
 
 std::vector<std::int64_t> JobSync::PendingIndexes(std::int64_t count) const {
@@ -132,10 +160,18 @@ Json JobSync::NewPod(std::optional<std::int64_t> index) const {
   pod["metadata"]["name"] = kube::GenerateName(base + "-");
   kube::SetAnnotation(&pod, kIndexAnnotation, number);
   kube::SetLabel(&pod, kIndexAnnotation, number);
-  if (kube::Find(job_, {"spec", "backoffLimitPerIndex"}) != nullptr) {
-    const auto failures = index_failures_.find(*index);
-    kube::SetAnnotation(&pod, kIndexFailuresAnnotation,
-                        std::to_string(failures != index_failures_.end() ? failures->second : 0));
+  if (limit_per_index_) {
+    std::int64_t failures = 0;
+    std::int64_t ignored = 0;
+    if (const auto held = held_.find(*index); held != held_.end()) {
+      failures = PodOf(held->second).failed_count;
+      ignored = PodOf(held->second).ignored_count;
+      ++(JudgeFailure(job_, *held->second).action == FailureAction::kIgnore ? ignored : failures);
+    }
+    kube::SetAnnotation(&pod, kIndexFailuresAnnotation, std::to_string(failures));
+    if (ignored > 0) {
+      kube::SetAnnotation(&pod, kIndexIgnoredAnnotation, std::to_string(ignored));
+    }
   }
   if (kube::FindString(pod, {"spec", "hostname"}).empty()) {
     pod["spec"]["hostname"] = base;
@@ -166,7 +202,7 @@ Json JobSync::NewPod(std::optional<std::int64_t> index) const {
 Result<void> JobSync::CreatePods(std::int64_t count) {
   std::vector<std::int64_t> indexes;
   if (indexed_) {
-    indexes = PendingIndexes(count);
+    indexes = DueIndexes(PendingIndexes(count));
     count = static_cast<std::int64_t>(indexes.size());
   }
   const Json plain = indexed_ ? Json() : NewPod(std::nullopt);
@@ -259,7 +295,7 @@ Result<bool> JobSync::WriteStatus() {
   if (indexed_) {
     status_["succeeded"] = completed_.size();
     kube::PutString(&status_, "completedIndexes", completed_.Text());
-    if (kube::Find(job_, {"spec", "backoffLimitPerIndex"}) != nullptr) {
+    if (limit_per_index_) {
       status_["failedIndexes"] = failed_indexes_.Text();
     }
   }

@@ -1,7 +1,7 @@
 #include "controllers/node_lifecycle_controller.h"
 
+#include <algorithm>
 #include <array>
-#include <atomic>
 #include <nlohmann/json.hpp>
 
 #include "controllers/pod_control.h"
@@ -34,6 +34,13 @@ constexpr std::array<ConditionTaint, 8> kTaints = {{
     {"NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable", "NoSchedule"},
 }};
 
+// Upstream's key of a zone; "" for nodes that name none.
+std::string ZoneOf(const client::CachedObject& node) {
+  const std::string_view region = node.Label("topology.kubernetes.io/region");
+  const std::string_view zone = node.Label("topology.kubernetes.io/zone");
+  return region.empty() && zone.empty() ? "" : std::string(region) + "/" + std::string(zone);
+}
+
 bool IsOurs(std::string_view key) {
   for (const ConditionTaint& row : kTaints) {
     if (row.key == key) {
@@ -48,6 +55,7 @@ class NodeLifecycleController final : public Controller {
   explicit NodeLifecycleController(const Context& context)
       : clock_(context.clock),
         grace_(context.settings.node_grace),
+        zones_(context.settings.eviction_rates),
         nodes_(context, kNodes),
         leases_(context, kLeases),
         pods_(context, kPods),
@@ -59,7 +67,8 @@ class NodeLifecycleController final : public Controller {
     pods_.informer().AddIndex(kNodeIndex, IndexByNode);
     RouteSelf(nodes_, queue_);
     nodes_.informer().AddHandler([this](const ObjectPtr& before, const ObjectPtr& after) {
-      CountReady(before && IsReady(*before), after && IsReady(*after));
+      LookAgainIf(after ? zones_.Put(after->key.name, ZoneOf(*after), IsReady(*after))
+                        : zones_.Remove(before->key.name));
     });
     leases_.informer().AddHandler([this](const ObjectPtr& before, const ObjectPtr& after) {
       if (!before && after->key.namespace_name == kLeaseNamespace) {
@@ -83,17 +92,9 @@ class NodeLifecycleController final : public Controller {
     return value.ok() && kube::IsConditionTrue(*value, "Ready");
   }
 
-  // With the first and the last Ready node all others are looked at again: while none is, nobody is
-  // evicted (it is the control plane that is cut off).
-  void CountReady(bool was, bool is) {
-    if (was == is) {
-      return;
-    }
-    const int before = ready_.fetch_add(is ? 1 : -1);
-    if (before + (is ? 1 : -1) == 0 || before == 0) {
-      for (const ObjectPtr& node : nodes_.informer().List()) {
-        queue_.Add(node->key);
-      }
+  void LookAgainIf(bool zone_changed) {
+    for (const ObjectPtr& node : zone_changed ? nodes_.informer().List() : std::vector<ObjectPtr>()) {
+      queue_.Add(node->key);
     }
   }
 
@@ -106,13 +107,19 @@ class NodeLifecycleController final : public Controller {
     SUBLET_TRY(const auto left, LeaseLeft(key.name));
     if (left && left->count() <= 0) {
       SUBLET_RETURN_IF_ERROR(MarkUnknown(node));
+      LookAgainIf(zones_.Put(key.name, ZoneOf(*cached), false));  // counted before it is judged
     }
-    SUBLET_RETURN_IF_ERROR(WriteTaints(key, node));
+    SUBLET_TRY(const auto turn, WriteTaints(key, node));
     if (!kube::IsConditionTrue(node, "Ready")) {
       SUBLET_RETURN_IF_ERROR(MarkPodsNotReady(key.name));
     }
-    // Looked at again when the lease would run out; a renewed one then only moves that moment.
-    return left && left->count() > 0 ? Outcome::After(*left) : Outcome::Done();
+    // Looked at again when the lease would run out (a renewed one then only moves that moment) or when
+    // it is its turn to lose its pods.
+    std::chrono::nanoseconds wait = turn;
+    if (left && left->count() > 0) {
+      wait = wait.count() > 0 ? std::min(wait, *left) : *left;
+    }
+    return wait.count() > 0 ? Outcome::After(wait) : Outcome::Done();
   }
 
   // Time until the node's lease runs out; nullopt when it keeps none (mirrored or hand-made nodes).
@@ -179,8 +186,26 @@ class NodeLifecycleController final : public Controller {
     return Ok();
   }
 
-  Result<void> WriteTaints(const kube::ObjectKey& key, const Json& node) {
+  static bool Has(const Json& taints, const Json& taint) { return Find(taints, taint) != nullptr; }
+  static const Json* Find(const Json& taints, const Json& taint) {
+    for (const Json& entry : taints) {
+      if (entry.value("key", "") == taint["key"] && entry.value("effect", "") == taint["effect"]) {
+        return &entry;
+      }
+    }
+    return nullptr;
+  }
+  // A node that loses its pods already: what changes is only why.
+  static bool IsEvicted(const Json& taints) {
+    return Has(taints, {{"key", "node.kubernetes.io/not-ready"}, {"effect", "NoExecute"}}) ||
+           Has(taints, {{"key", "node.kubernetes.io/unreachable"}, {"effect", "NoExecute"}});
+  }
+
+  // The time until the node may get its NoExecute taint; zero when it has it or needs none, or has to
+  // wait for its zone.
+  Result<std::chrono::nanoseconds> WriteTaints(const kube::ObjectKey& key, const Json& node) {
     Json wanted = Json::array();
+    std::chrono::nanoseconds turn{0};
     const Json* have = kube::Find(node, {"spec", "taints"});
     const Json now = have != nullptr && have->is_array() ? *have : Json::array();
     for (const Json& taint : now) {
@@ -189,22 +214,28 @@ class NodeLifecycleController final : public Controller {
       }
     }
     for (Json taint : TaintsByCondition(node)) {
-      if (taint["effect"] == "NoExecute" && ready_.load() == 0) {
-        continue;
+      if (const Json* old = Find(now, taint)) {
+        taint = *old;  // it keeps the moment it was added
       }
-      // A taint that stands keeps the moment it was added.
-      for (const Json& old : now) {
-        if (old.value("key", "") == taint["key"] && old.value("effect", "") == taint["effect"]) {
-          taint = old;
+      if (taint["effect"] == "NoExecute") {
+        if (zones_.AllDisrupted()) {
+          continue;
         }
-      }
-      if (taint["effect"] == "NoExecute" && !taint.contains("timeAdded")) {
-        taint["timeAdded"] = kube::FormatTime(clock_.Now());
+        if (!IsEvicted(now)) {
+          const auto wait = zones_.Ask(key.name, clock_.Monotonic());
+          if (!wait || wait->count() > 0) {
+            turn = wait.value_or(turn);
+            continue;
+          }
+        }
+        if (!taint.contains("timeAdded")) {
+          taint["timeAdded"] = kube::FormatTime(clock_.Now());
+        }
       }
       wanted.push_back(std::move(taint));
     }
     if (wanted == now) {
-      return Ok();
+      return turn;
     }
     auto written = nodes_.Patch(key, client::PatchType::kMerge,
                                 {{"metadata", {{"resourceVersion", kube::ResourceVersionOf(node)}}},
@@ -212,16 +243,16 @@ class NodeLifecycleController final : public Controller {
     if (!written.ok()) {
       return std::move(written).error();
     }
-    return Ok();
+    return turn;
   }
 
   const Clock& clock_;
   const std::chrono::seconds grace_;
+  ZoneEvictions zones_;
   Collection nodes_;
   Collection leases_;
   Collection pods_;
   const client::EventRecorder::Source events_;
-  std::atomic<int> ready_{0};
   client::WorkQueue& queue_;
 };
 
@@ -233,8 +264,8 @@ Json TaintsByCondition(const Json& node) {
     const Json* condition = kube::FindCondition(node, row.condition);
     std::string_view status =
         condition == nullptr ? "" : kube::FindString(*condition, {"status"});
-    if (condition == nullptr && row.condition == "Ready") {
-      status = "False";  // a node that has not reported yet takes no pods
+    if (condition == nullptr && row.condition == "Ready" && row.effect == "NoSchedule") {
+      status = "False";  // a node that has not reported yet takes no pods; nobody is evicted from it
     }
     if (status == row.status) {
       taints.push_back({{"key", row.key}, {"effect", row.effect}});

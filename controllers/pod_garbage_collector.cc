@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "controllers/node_fit.h"
 #include "controllers/pod_control.h"
+#include "kube/node_fit.h"
 #include "kube/object.h"
 
 namespace sublet::controllers {
@@ -71,9 +71,9 @@ class PodGarbageCollector final : public Controller {
     if (!value.ok() || kube::IsConditionTrue(*value, "Ready")) {
       return false;
     }
-    const auto taints = TaintsOf(*value);
+    const auto taints = kube::TaintsOf(*value);
     return std::any_of(taints.begin(), taints.end(),
-                       [](const Taint& taint) { return taint.key == kOutOfService; });
+                       [](const kube::Taint& taint) { return taint.key == kOutOfService; });
   }
 
   Result<Outcome> Reconcile(const kube::ObjectKey& key) {

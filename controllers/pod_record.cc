@@ -167,6 +167,8 @@ PodRecord ReadPodRecord(const Json& pod) {
       NumberOf(kube::AnnotationOf(pod, "batch.kubernetes.io/job-completion-index"));
   out.failed_count =
       NumberOf(kube::AnnotationOf(pod, "batch.kubernetes.io/job-index-failure-count")).value_or(0);
+  out.ignored_count =
+      NumberOf(kube::AnnotationOf(pod, "batch.kubernetes.io/job-index-ignored-failure-count")).value_or(0);
   ReadSpec(pod, &out);
   ReadRequests(pod, &out);
   ReadConditions(pod, &out);

@@ -49,6 +49,7 @@ struct PodRecord {
   std::int64_t deletion_cost = 0;
   std::optional<std::int64_t> completion_index;
   std::int64_t failed_count = 0;        // batch.kubernetes.io/job-index-failure-count
+  std::int64_t ignored_count = 0;       // batch.kubernetes.io/job-index-ignored-failure-count
   bool has_overhead = false;
   bool host_network = false;
   std::vector<PodPort> ports;           // named and unnamed, of all containers

@@ -293,7 +293,7 @@ Result<void> StatefulSetSync::UpdatePods() {
   for (const ObjectPtr& pod : in_range_) {
     unavailable += Healthy(pod) ? 0 : 1;
   }
-  for (std::int64_t i = replicas_ - 1; i >= std::max<std::int64_t>(0, partition - start_); --i) {
+  for (std::int64_t i = replicas_ - 1; i >= std::max<std::int64_t>(0, partition); --i) {
     const ObjectPtr& pod = in_range_[static_cast<std::size_t>(i)];
     if (!pod) {
       return Ok();

@@ -4,8 +4,8 @@
 #include <unordered_map>
 
 #include "base/mutex.h"
-#include "controllers/node_fit.h"
 #include "controllers/pod_control.h"
+#include "kube/node_fit.h"
 #include "kube/object.h"
 #include "kube/timestamp.h"
 
@@ -17,7 +17,7 @@ using client::Outcome;
 using kube::Json;
 
 struct ActiveTaint {
-  Taint taint;
+  kube::Taint taint;
   WallTime since;
 };
 
@@ -51,7 +51,7 @@ class TaintEvictionController final : public Controller {
     std::vector<ActiveTaint> taints;
     if (node) {
       const auto value = node->Parse();
-      for (Taint& taint : value.ok() ? TaintsOf(*value) : std::vector<Taint>()) {
+      for (kube::Taint& taint : value.ok() ? kube::TaintsOf(*value) : std::vector<kube::Taint>()) {
         if (taint.effect == "NoExecute") {
           const auto since = kube::FindTime(taint.time_added);
           taints.push_back({std::move(taint), since.value_or(clock_.Now())});
@@ -111,7 +111,7 @@ class TaintEvictionController final : public Controller {
     bool tolerated = false;
     for (const std::string& text : pod.As<PodRecord>().toleration_json) {
       const auto toleration = kube::ParseJson(text);
-      if (!toleration.ok() || !Tolerates(*toleration, active.taint)) {
+      if (!toleration.ok() || !kube::Tolerates(*toleration, active.taint)) {
         continue;
       }
       const Json* lasts = kube::Find(*toleration, {"tolerationSeconds"});

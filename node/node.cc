@@ -340,7 +340,7 @@ class Agent {
       }
       std::this_thread::sleep_for(kRetry);
     }
-    while (!Stopping() && !manager_->pods().WaitSynced(After(kRetry))) {
+    while (!Stopping() && !manager_->WaitSynced(After(kRetry))) {
     }
     if (Stopping()) {
       return {};

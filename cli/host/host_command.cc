@@ -497,18 +497,18 @@ int HostStatus(int argc, char** argv) {
 int HostLogs(int argc, char** argv) {
   std::string name = "serve";
   std::int64_t tail = 100;
+  bool follow = false;
   Flags parser("sublet host logs", "Prints the log of a part of the embedded host.");
   parser.Positional(&name, "PART", "serve, node, gpud or engine (default serve)", false);
   parser.Number(&tail, "--tail", "how many lines (default 100)");
+  parser.Bool(&follow, "-f,--follow", "go on with what is written, until the host is gone");
   if (const auto exit_code = parser.Parse(argc, argv)) {
     return *exit_code;
   }
-  if (access(LogFile(name).c_str(), R_OK) != 0) {
+  if (!PrintLog(LogFile(name), static_cast<std::size_t>(std::max<std::int64_t>(tail, 1)), follow)) {
     return Fail(Status(Reason::kNotFound, "there is no log of \"" + name + "\""),
                 "sublet host status");
   }
-  std::fputs(Tail(LogFile(name), static_cast<std::size_t>(std::max<std::int64_t>(tail, 1))).c_str(),
-             stdout);
   return 0;
 }
 

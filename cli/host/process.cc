@@ -2,10 +2,13 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -168,6 +171,48 @@ std::string Tail(const std::string& file, std::size_t lines) {
     text += "    " + line + "\n";
   }
   return text;
+}
+
+bool PrintLog(const std::string& file, std::size_t lines, bool follow) {
+  std::FILE* in = std::fopen(file.c_str(), "re");
+  if (in == nullptr) {
+    return false;
+  }
+  std::deque<std::string> last;
+  std::string line;
+  int byte = 0;
+  while ((byte = std::fgetc(in)) != EOF) {
+    line += static_cast<char>(byte);
+    if (byte == '\n') {
+      last.push_back(std::move(line));
+      line.clear();
+      if (last.size() > lines) {
+        last.pop_front();
+      }
+    }
+  }
+  for (const std::string& text : last) {
+    std::fputs(text.c_str(), stdout);
+  }
+  std::fputs(line.c_str(), stdout);
+  while (follow && std::fflush(stdout) == 0) {
+    struct stat now {};
+    if (::stat(file.c_str(), &now) != 0) {
+      break;
+    }
+    if (now.st_size < std::ftell(in)) {
+      std::rewind(in);
+    }
+    std::clearerr(in);
+    char piece[4096];
+    std::size_t read = 0;
+    while ((read = std::fread(piece, 1, sizeof(piece), in)) > 0) {
+      std::fwrite(piece, 1, read, stdout);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+  std::fclose(in);
+  return true;
 }
 
 }  // namespace sublet::cli

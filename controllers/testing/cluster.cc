@@ -59,7 +59,8 @@ client::Target Cluster::TargetOf(const std::string& path, const std::string& nam
   const std::string resource = path.substr(slash + 1);
   const bool cluster_scope = name_space == "-" || resource == "nodes" || resource == "namespaces" ||
                              resource == "persistentvolumes" || resource == "storageclasses" ||
-                             resource == "clusterroles" || resource == "volumeattributesclasses";
+                             resource == "clusterroles" || resource == "volumeattributesclasses" ||
+                             resource == "priorityclasses";
   return {{version.group, version.version, resource},
           cluster_scope ? "" : (name_space.empty() ? namespace_ : name_space), name, ""};
 }

@@ -9,7 +9,8 @@ clients=${SUBLET_CLIENTS:?folder with kubectl-1.29, kubectl-1.36, helm-3 and hel
 work=$(mktemp -d)
 export KUBECONFIG=$work/kubeconfig HOME=$work/home
 mkdir -p "$HOME"
-passed=0 failed=0
+# shellcheck source=../lib.sh
+. "$here/../lib.sh"
 
 start() {
   "$bin" serve --data-dir "$work/data" --listen 127.0.0.1:0 --role host \
@@ -25,32 +26,6 @@ start() {
 }
 stop() { kill "$server" 2>/dev/null && wait "$server" 2>/dev/null; }
 trap 'stop; rm -rf "$work"' EXIT
-
-pass() { passed=$((passed + 1)); printf 'ok    %s\n' "$1"; }
-fail() { failed=$((failed + 1)); printf 'FAIL  %s\n%s\n' "$1" "$2"; }
-
-# check NAME WANTED COMMAND...: the command succeeds and its output contains WANTED.
-check() {
-  local name=$1 wanted=$2 out
-  shift 2
-  if out=$("$@" 2>&1) && [[ $out == *"$wanted"* ]]; then pass "$name"; else fail "$name" "$out"; fi
-}
-# refuse NAME WANTED COMMAND...: the command fails and says WANTED.
-refuse() {
-  local name=$1 wanted=$2 out
-  shift 2
-  if ! out=$("$@" 2>&1) && [[ $out == *"$wanted"* ]]; then pass "$name"; else fail "$name" "$out"; fi
-}
-# within NAME WANTED COMMAND...: as check, within ten seconds.
-within() {
-  local name=$1 wanted=$2 out=""
-  shift 2
-  for _ in $(seq 100); do
-    if out=$("$@" 2>&1) && [[ $out == *"$wanted"* ]]; then pass "$name"; return; fi
-    sleep 0.1
-  done
-  fail "$name" "$out"
-}
 
 kubectl_suite() {
   local v=$1 k=$clients/kubectl-$1 ns=k${1//./}

@@ -30,25 +30,8 @@ finish() {
 }
 trap finish EXIT
 
-passed=0 failed=0
-begin=0
-show() { printf '%-4s  %5d ms  %s\n' "$1" "$((($(date +%s%N) - begin) / 1000000))" "$2"; }
-# check NAME WANTED COMMAND...: the command succeeds and its output contains WANTED.
-check() {
-  local name=$1 wanted=$2 out
-  shift 2
-  begin=$(date +%s%N)
-  if out=$(timeout 90 "$@" 2>&1) && [[ $out == *"$wanted"* ]]; then
-    passed=$((passed + 1))
-    show ok "$name"
-    [ -n "${SUBLET_DEMO:-}" ] && printf '%s\n' "$out" | sed 's/^/        /'
-  else
-    failed=$((failed + 1))
-    show FAIL "$name"
-    printf '%s\n' "$out" | tail -n 25 | sed 's/^/        /'
-  fi
-  return 0
-}
+# shellcheck source=../lib.sh
+. "$here/../lib.sh"
 # Programs of the steps below: kubectl at each tenant and at the host, and
 #   soon COMMAND          repeats it until it succeeds, at most 40 s; prints what it said last
 #   ready CONTEXT POD     waits until the pod is Ready

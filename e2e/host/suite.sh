@@ -16,9 +16,10 @@ k=$clients/kubectl-1.36 old=$clients/kubectl-1.29
 work=$(mktemp -d /tmp/sublet-suite-XXXXXX)
 export HOME=$work/home XDG_STATE_HOME=$work/state KUBECONFIG=$work/kubeconfig
 mkdir -p "$HOME"
+# shellcheck source=../lib.sh
+. "$here/../lib.sh"
 # shellcheck source=/dev/null
 . "$here/server_${SUBLET_SERVER:-sublet}.sh"
-began=$(date +%s%N)
 finish() {
   server_down
   awk -v d="$work/" 'index($5, d) == 1 {print $5}' /proc/self/mountinfo | sort -r | xargs -r umount -l 2>/dev/null
@@ -26,45 +27,6 @@ finish() {
 }
 trap finish EXIT
 trap 'exit 1' TERM INT
-passed=0 failed=0
-
-# Lines carry the seconds since the test before them.
-clock() { local now; now=$(date +%s%N); printf '%5d ms' $(((now - began) / 1000000)); began=$now; }
-pass() { passed=$((passed + 1)); printf 'ok    %s  %s\n' "$(clock)" "$1"; began=$(date +%s%N); }
-fail() { failed=$((failed + 1)); printf 'FAIL  %s  %s\n%s\n' "$(clock)" "$1" "${2:-}"; began=$(date +%s%N); }
-# check NAME WANTED COMMAND...: the command succeeds and its output contains WANTED.
-check() {
-  local name=$1 wanted=$2 out
-  shift 2
-  if out=$("$@" 2>&1) && [[ $out == *"$wanted"* ]]; then pass "$name"; else fail "$name" "$out"; fi
-}
-# refuse NAME WANTED COMMAND...: the command fails and says WANTED.
-refuse() {
-  local name=$1 wanted=$2 out
-  shift 2
-  if ! out=$("$@" 2>&1) && [[ $out == *"$wanted"* ]]; then pass "$name"; else fail "$name" "$out"; fi
-}
-# within NAME WANTED COMMAND...: as check, tried for 60 seconds.
-within() {
-  local name=$1 wanted=$2 out=""
-  shift 2
-  local until=$((SECONDS + 60))
-  while [ $SECONDS -lt $until ]; do
-    if out=$("$@" 2>&1) && [[ $out == *"$wanted"* ]]; then pass "$name"; return 0; fi
-    sleep 0.2
-  done
-  fail "$name" "$out"
-  return 1
-}
-# eventually COMMAND...: true within 60 seconds.
-eventually() {
-  local until=$((SECONDS + 60))
-  while [ $SECONDS -lt $until ]; do
-    "$@" >/dev/null 2>&1 && return 0
-    sleep 0.2
-  done
-  return 1
-}
 pod_field() { $k get pod "$1" -o "jsonpath=$2"; }
 process() { "$bin" host status -o json | tr -d ' \n' | sed -n "s/.*\"name\":\"$1\",\"pid\":\([0-9]*\).*/\1/p"; }
 inside() { $k exec "$1" -- sh -c "$2"; }
@@ -189,6 +151,32 @@ Y
   $k delete pod graded --wait=false >/dev/null
 }
 
+# misfit NAME SPEC: a pod that is put onto the node past the scheduler.
+misfit() {
+  $k apply -f - >/dev/null <<Y
+apiVersion: v1
+kind: Pod
+metadata: {name: $1}
+spec: {nodeName: sublet-host, restartPolicy: Never, containers: [{name: c, image: "sublet.test/busybox:1", $2}], ${3:-}}
+Y
+}
+admission() {  # what a kubelet refuses at the door; pod ported holds 30081
+  misfit greedy 'resources: {requests: {cpu: "1000"}}'
+  misfit widebody 'resources: {requests: {memory: 64Ti}}'
+  misfit gpuless 'resources: {limits: {example.com/none: 1}}'
+  misfit second 'ports: [{containerPort: 80, hostPort: 30081}]'
+  misfit stray 'command: [sleep, "1"]' 'nodeSelector: {disk: none}'
+  within "admission: OutOfcpu" "Failed OutOfcpu Pod was rejected: Node didn't have enough resource: cpu, requested: 1000000" \
+    pod_field greedy '{.status.phase} {.status.reason} {.status.message}'
+  within "admission: OutOfmemory" "OutOfmemory" pod_field widebody '{.status.reason}'
+  within "admission: a resource the node lacks" "OutOfexample.com/none" pod_field gpuless '{.status.reason}'
+  within "admission: a host port that is taken" "NodePorts Pod was rejected: Predicate NodePorts failed" pod_field second '{.status.reason} {.status.message}'
+  within "admission: labels" "NodeAffinity" pod_field stray '{.status.reason}'
+  check "admission: nothing of them ran" "none" bash -c "echo \"\$($k get pod greedy second stray -o 'jsonpath={.items[*].status.containerStatuses}')none\""
+  within "admission: an Event" "OutOfcpu" $k get events --field-selector involvedObject.name=greedy
+  $k delete pod greedy widebody gpuless second stray --wait=false >/dev/null
+}
+
 containers() {
   check "names by UDP" "$($k get service web -o 'jsonpath={.spec.clusterIP}')" inside client 'nslookup web.default.svc.cluster.local | tail -n +3'
   local octets
@@ -240,9 +228,10 @@ containers() {
   check "security: the group owns the volume" " 1000 2000 " echo $said
   check "security: read-only root" "read-only" echo $said
 
+  check "pod ported is ready" "condition met" $k wait --for=condition=Ready pod/ported --timeout=60s
+  admission
   check "hostNetwork: the node's address" "$(pod_field hosted '{.status.hostIP}')" pod_field hosted '{.status.podIP}'
   check "hostNetwork: the node's links" "sublet0" inside hosted 'ip -o link'
-  check "pod ported is ready" "condition met" $k wait --for=condition=Ready pod/ported --timeout=60s
   within "hostPort" "by host port" curl -s -m 5 http://10.244.0.1:30081/
   within "a pod past its deadline" "DeadlineExceeded" pod_field late '{.status.reason}'
   within "an unknown RuntimeClass is an Event" "nowhere" bash -c "$k get events --field-selector involvedObject.name=classy,type=Warning -o 'jsonpath={.items[*].message}'"
@@ -268,6 +257,27 @@ forward_once() {
   rc=$?
   kill $pid; wait $pid 2>/dev/null
   return $rc
+}
+
+rollouts() {  # kubectl's own commands, on what `workloads` rolled out
+  check "rollout history" "3" $k rollout history deployment/app
+  check "rollout history of a revision" "VERSION" $k rollout history deployment/app --revision=2
+  check "rollout undo to a revision" "rolled back" $k rollout undo deployment/app --to-revision=2
+  check "it is that one again" "2" $k get deployment app -o 'jsonpath={.spec.template.spec.containers[0].env[?(@.name=="VERSION")].value}'
+  check "rollout pause" "paused" $k rollout pause deployment/app
+  check "a change while paused" "env updated" $k set env deployment/app VERSION=3
+  refuse "rollout restart wants it resumed" "can't restart paused deployment" $k rollout restart deployment/app
+  within "nothing is rolled out" "DeploymentPaused" $k get deployment app -o 'jsonpath={.status.conditions[?(@.type=="Progressing")].reason}'
+  check "nothing is made" "0" bash -c "$k get pods -l app=app -o 'jsonpath={.items[*].spec.containers[0].env[*].value}' | tr ' ' '\\n' | grep -cx 3; true"
+  check "rollout resume" "resumed" $k rollout resume deployment/app
+  check "rollout status" "successfully rolled out" $k rollout status deployment/app --timeout=120s
+  check "rollout restart of a DaemonSet" "restarted" $k rollout restart daemonset/everywhere
+  check "its status" "successfully rolled out" $k rollout status daemonset/everywhere --timeout=120s
+  check "its history" "2" $k rollout history daemonset/everywhere
+  check "its undo" "rolled back" $k rollout undo daemonset/everywhere
+  check "rollout restart of a StatefulSet" "restarted" $k rollout restart statefulset/keeper
+  check "its status too" "complete" $k rollout status statefulset/keeper --timeout=120s
+  check "its history too" "2" $k rollout history statefulset/keeper
 }
 
 workloads() {
@@ -299,6 +309,7 @@ workloads() {
     "echo \$(grep -cv '^200' $work/load) failed of \$(wc -l < $work/load); [ \$(wc -l < $work/load) -gt 20 ]"
   check "rollback" "rolled back" $k rollout undo deployment/app
   check "is rolled out too" "successfully rolled out" $k rollout status deployment/app --timeout=120s
+  rollouts
 
   check "a probed pod is ready" "condition met" $k wait --for=condition=Ready pod/probed --timeout=60s
   within "it is an endpoint" "$(pod_field probed '{.status.podIP}')" $k get endpoints probed -o 'jsonpath={.subsets[0].addresses[0].ip}'
@@ -358,10 +369,30 @@ lifecycle() {
   check "a second up changes nothing" "up already" "$bin" host up
   check "status" "answers" "$bin" host status
   check "logs" "node agent runs" "$bin" host logs node
+  "$bin" host logs serve --follow >"$work/followed" 2>&1 &
+  local follower=$!
+  # A tenant is its StatefulSet on the host.
+  $k apply -f - >/dev/null <<Y
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: guest, labels: {app: sublet}}
+spec:
+  replicas: 0
+  serviceName: guest
+  selector: {matchLabels: {app: sublet, release: guest}}
+  template: {metadata: {labels: {app: sublet, release: guest}}, spec: {containers: [{name: c, image: "sublet.test/busybox:1"}]}}
+Y
+  refuse "down with a tenant there names it and wants --force" "the host has tenants: guest" "$bin" host down
+  check "nothing was touched" "answers" "$bin" host status
+  local said
+  said=$(wc -l <"$work/followed")
   kill -9 "$(process serve)"
   refuse "status after the control plane was killed" "sublet host up" "$bin" host status
   check "up after the control plane was killed" "is up" "$bin" host up
+  check "the followed log goes on with the new control plane" "" eventually bash -c "[ \$(wc -l <$work/followed) -gt $said ]"
   check "with simulated nodes" "is up" bash -c "'$bin' host down --force && '$bin' host up --nodes 3"
+  check "and ends with the host" "" eventually bash -c "! kill -0 $follower"
+  wait $follower
   within "they are Ready" "sim-2" $k get nodes
   check "down" "gone" "$bin" host down
   check "down leaves nothing" "nothing" bash -c "$(declare -f leftovers); work=$work k=$k; [ -z \"\$(leftovers)\" ] && echo nothing || leftovers"

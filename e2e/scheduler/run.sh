@@ -9,7 +9,9 @@ clients=${SUBLET_CLIENTS:?folder with kubectl-1.36}
 work=$(mktemp -d)
 export KUBECONFIG=$work/kubeconfig HOME=$work/home
 mkdir -p "$HOME"
-passed=0 failed=0 server="" nodes=""
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+server="" nodes=""
 k() { "$clients/kubectl-1.36" "$@"; }
 
 serve() {
@@ -30,27 +32,6 @@ stop() {
 }
 trap 'stop; rm -rf "$work"' EXIT
 
-pass() { passed=$((passed + 1)); printf 'ok    %s\n' "$1"; }
-fail() { failed=$((failed + 1)); printf 'FAIL  %s\n%s\n' "$1" "$2"; }
-check() {  # NAME WANTED COMMAND...: the command succeeds and its output contains WANTED
-  local name=$1 wanted=$2 out
-  shift 2
-  if out=$("$@" 2>&1) && [[ $out == *"$wanted"* ]]; then pass "$name"; else fail "$name" "$out"; fi
-}
-refuse() {  # NAME WANTED COMMAND...: the command fails and says WANTED
-  local name=$1 wanted=$2 out
-  shift 2
-  if ! out=$("$@" 2>&1) && [[ $out == *"$wanted"* ]]; then pass "$name"; else fail "$name" "$out"; fi
-}
-within() {  # NAME WANTED COMMAND...: as check, within ten seconds
-  local name=$1 wanted=$2 out="" end=$((SECONDS + 10))
-  shift 2
-  while [ $SECONDS -lt $end ]; do
-    if out=$("$@" 2>&1) && [[ $out == *"$wanted"* ]]; then pass "$name"; return; fi
-    sleep 0.1
-  done
-  fail "$name" "$out"
-}
 apply() { printf '%s\n' "$1" | k apply -f - ; }
 
 # queue NAME PARENT QUOTA [LIMIT]

@@ -24,61 +24,8 @@ finish() {
 }
 trap finish EXIT
 
-passed=0 failed=0
-begin=0
-started=$(date +%s%N)
-bold= green= red= plain=
-if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then
-  bold=$(printf '\033[1m') green=$(printf '\033[32m') red=$(printf '\033[31m') plain=$(printf '\033[0m')
-fi
-show() {
-  local colour=$green
-  [ "$1" = ok ] || colour=$red
-  printf '%s%-4s%s  %5d ms  %s\n' "$colour" "$1" "$plain" "$((($(date +%s%N) - begin) / 1000000))" "$2"
-}
-# In a demo: a heading, and the command before what it says.
-section() { [ -z "${SUBLET_DEMO:-}" ] || printf '\n%s== %s%s\n' "$bold" "$1" "$plain"; }
-typed() {
-  [ -n "${SUBLET_DEMO:-}" ] || return 0
-  local text=$*
-  [ "$1" = sh ] && [ "$2" = -c ] && text=$3
-  declare -F "$1" >/dev/null && return 0  # a check of our own, not something to type
-  printf '\n  %s$ %s%s\n' "$bold" "$(printf '%s' "$text" | tr -s ' \n' '  ' | cut -c1-170)" "$plain"
-}
-# limited COMMAND...: a program gets 90 seconds; our own functions have their own limits.
-limited() { if declare -F "$1" >/dev/null; then "$@"; else timeout 90 "$@"; fi; }
-# check NAME WANTED COMMAND...: the command succeeds and its output contains WANTED.
-check() {
-  local name=$1 wanted=$2 out
-  shift 2
-  typed "$@"
-  begin=$(date +%s%N)
-  if out=$(limited "$@" 2>&1) && [[ $out == *"$wanted"* ]]; then
-    passed=$((passed + 1))
-    [ -z "${SUBLET_DEMO:-}" ] || [ -z "$out" ] || printf '%s\n' "$out" | sed 's/^/    /'
-    show ok "$name"
-  else
-    failed=$((failed + 1))
-    show FAIL "$name"
-    printf '%s\n' "$out" | tail -n 25 | sed 's/^/        /'
-  fi
-  return 0
-}
-# refuse NAME WANTED COMMAND...: the command fails and says WANTED.
-refuse() {
-  local name=$1 wanted=$2 out
-  shift 2
-  begin=$(date +%s%N)
-  if ! out=$(limited "$@" 2>&1) && [[ $out == *"$wanted"* ]]; then
-    passed=$((passed + 1))
-    show ok "$name"
-  else
-    failed=$((failed + 1))
-    show FAIL "$name"
-    printf '%s\n' "$out" | tail -n 25 | sed 's/^/        /'
-  fi
-  return 0
-}
+# shellcheck source=../lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 pod() {  # pod NAME SCHEDULER COMMAND [ANNOTATION] [LIMITS]
   cat <<Y
 apiVersion: v1

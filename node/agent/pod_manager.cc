@@ -24,6 +24,23 @@ client::InformerOptions PodsOf(const std::string& node_name) {
   return options;
 }
 
+client::InformerOptions NodeOf(const std::string& node_name) {
+  client::InformerOptions options;
+  options.resource = {"", "v1", "nodes"};
+  options.kind = "Node";
+  options.field_selector = "metadata.name=" + node_name;
+  options.keep_bytes = false;
+  options.make_record = [](const kube::Json& node) -> std::shared_ptr<const void> {
+    return std::make_shared<const NodeOffer>(ReadNodeOffer(node));
+  };
+  return options;
+}
+
+bool HasFinished(const kube::Json& pod) {
+  const auto phase = kube::FindString(pod, {"status", "phase"});
+  return phase == "Succeeded" || phase == "Failed";
+}
+
 }  // namespace
 
 PodManager::PodManager(Options options, client::Client client, client::InformerFactory& informers,
@@ -34,7 +51,8 @@ PodManager::PodManager(Options options, client::Client client, client::InformerF
       events_(events),
       statuses_(statuses),
       variables_(std::move(variables)),
-      pods_(informers.For(PodsOf(options_.node_name))) {}
+      pods_(informers.For(PodsOf(options_.node_name))),
+      node_(informers.For(NodeOf(options_.node_name))) {}
 
 PodManager::~PodManager() { Stop(); }
 
@@ -135,6 +153,7 @@ void PodManager::Run() {
     }
     for (const auto& worker : ended) {
       objects_->Unregister(worker->Snapshot()->plan->uid);
+      admission_.Release(worker->Snapshot()->plan->uid);
       worker->Stop();
     }
     for (const auto& [uid, object] : changes) {
@@ -164,6 +183,9 @@ void PodManager::Apply(const std::string& uid, const client::ObjectPtr& object) 
     return;
   }
   auto plan = ParsePod(std::make_shared<const kube::Json>(std::move(parsed).value()));
+  if (HasFinished(*plan->object)) {
+    admission_.Release(uid);
+  }
   if (worker == nullptr) {
     // Also a late word about a pod whose worker has finished it: a second one finds nothing to do
     // and asks for the object's removal again.
@@ -177,6 +199,7 @@ void PodManager::Apply(const std::string& uid, const client::ObjectPtr& object) 
 void PodManager::Add(const std::string& uid, std::shared_ptr<const PodPlan> plan,
                      PodRecord record) {
   if (!record.removed_from_api) {
+    Admit(*plan, &record);
     objects_->Register(*plan);
   }
   auto worker = std::make_shared<PodWorker>(*services_, std::move(plan), std::move(record));
@@ -185,6 +208,34 @@ void PodManager::Add(const std::string& uid, std::shared_ptr<const PodPlan> plan
     workers_[uid] = worker;
   }
   worker->Start();
+}
+
+// Counts the pod, or makes it end before anything of it starts. A pod that an earlier agent admitted
+// is counted in any case.
+void PodManager::Admit(const PodPlan& plan, PodRecord* record) {
+  const kube::Json& pod = *plan.object;
+  const bool runs = record->sandbox.has_value() || !record->containers.empty();
+  if (HasFinished(pod) || (plan.deleting && !runs)) {
+    return;
+  }
+  const bool admitted = runs || !kube::FindString(pod, {"status", "startTime"}).empty();
+  const PodDemand demand = ReadPodDemand(pod);
+  const client::ObjectPtr known = node_.Get({"", options_.node_name});
+  auto rejection = admission_.Admit(plan.uid, demand, known ? known->As<NodeOffer>() : NodeOffer(), admitted);
+  if (rejection) {
+    // Our view of the node may be older than that of the scheduler.
+    client::Target target;
+    target.resource = {"", "v1", "nodes"};
+    target.name = options_.node_name;
+    if (const auto node = client_.Get(target); node.ok()) {
+      rejection = admission_.Admit(plan.uid, demand, ReadNodeOffer(*node), admitted);
+    }
+  }
+  if (rejection) {
+    Emit(plan, "", true, rejection->reason, rejection->message);
+    record->verdict = Failure{rejection->reason, "Pod was rejected: " + rejection->message};
+    record->is_rejected = true;
+  }
 }
 
 void PodManager::NoteObjectsChanged(const std::string& pod_uid) {

@@ -16,6 +16,7 @@
 #include "client/informer.h"
 #include "node/agent/object_source.h"
 #include "node/agent/status_manager.h"
+#include "node/pod_admission.h"
 #include "node/pod/recover.h"
 #include "node/pod/worker.h"
 
@@ -37,11 +38,12 @@ class PodManager final : public AgentPort {
   void Connect(PodServices& services, ApiObjects& objects);
 
   // Takes over what runs, then follows the API server. `recovered` is from RecoverPods.
-  // Call once the pods informer has synced.
+  // Call once WaitSynced has said yes.
   void Start(std::map<std::string, RecoveredPod> recovered);
   void Stop();  // leaves all containers as they are; idempotent; joins
 
-  client::Informer& pods() { return pods_; }
+  // False when the pods or the node itself have not been read by `deadline`.
+  bool WaitSynced(Deadline deadline) { return pods_.WaitSynced(deadline) && node_.WaitSynced(deadline); }
   void NoteObjectsChanged(const std::string& pod_uid);
 
   // Running or ended pods of this node. Threads: any.
@@ -62,6 +64,7 @@ class PodManager final : public AgentPort {
   void Run();
   void Apply(const std::string& uid, const client::ObjectPtr& object);
   void Add(const std::string& uid, std::shared_ptr<const PodPlan> plan, PodRecord record);
+  void Admit(const PodPlan& plan, PodRecord* record);
 
   const Options options_;
   const client::Client client_;
@@ -69,6 +72,8 @@ class PodManager final : public AgentPort {
   StatusManager& statuses_;
   const VariablesOf variables_;
   client::Informer& pods_;
+  client::Informer& node_;
+  PodAdmission admission_;  // before the thread starts: of Start; then of "pods"
   PodServices* services_ = nullptr;
   ApiObjects* objects_ = nullptr;
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -30,6 +31,7 @@ constexpr std::size_t kFallbackBytesMax = 2048;
 constexpr int kFallbackLines = 80;
 // The process is gone; how long the engine may take to write that down.
 constexpr std::chrono::seconds kEngineNoticesWithin{10};
+constexpr std::chrono::milliseconds kAskEngineMost{250};
 
 std::string PodFolder(const PodServicesConfig& config, const PodPlan& plan) {
   return config.root + "/pods/" + plan.uid;
@@ -288,6 +290,37 @@ StartResult StartContainer(PodServices& services, const StartRequest& request, C
   return result;
 }
 
+namespace {
+
+// Number of "SIGTERM", "TERM" or "15"; 0 for what is none of the ordinary signals.
+int SignalNumber(std::string_view name) {
+  if (name.substr(0, 3) == "SIG") {
+    name.remove_prefix(3);
+  }
+  for (int number = 1; number < 32; ++number) {
+    const char* known = ::sigabbrev_np(number);
+    if ((known != nullptr && name == known) || name == std::to_string(number)) {
+      return number;
+    }
+  }
+  return 0;
+}
+
+// Signals the first process of a container. The engines start a process of their own for that, which
+// costs more than anything else of a pod's end; so it is done here when the process is certainly the
+// container's (its cgroup says so), and by the engine otherwise.
+Result<void> SignalRun(ContainerEngine& engine, const Incarnation& run, int pidfd, const std::string& signal) {
+  const int number = SignalNumber(signal);
+  if (number > 0 &&
+      ReadFile("/proc/" + std::to_string(run.pid) + "/cgroup", 1 << 16).find(run.id) != std::string::npos &&
+      ::syscall(SYS_pidfd_send_signal, pidfd, number, nullptr, 0) == 0) {
+    return Ok();
+  }
+  return engine.Signal(run.id, signal);
+}
+
+}  // namespace
+
 void StopContainer(PodServices& services, const PodPlan& plan, const ContainerPlan& container,
                    const Incarnation& run, const std::string& pod_ip, StopControl& control,
                    Canceller& abandon) {
@@ -314,7 +347,7 @@ void StopContainer(PodServices& services, const PodPlan& plan, const ContainerPl
   }
   if (left().count() > 0 || hook_ran) {
     const std::string signal = run.stop_signal.empty() ? "SIGTERM" : run.stop_signal;
-    if (auto sent = services.engine.Signal(run.id, signal); !sent.ok()) {
+    if (auto sent = SignalRun(services.engine, run, pidfd, signal); !sent.ok()) {
       log::Warn("cannot signal a container", {{"pod", plan.Text()}, {"error", sent.error()}});
     }
   }
@@ -329,7 +362,7 @@ void StopContainer(PodServices& services, const PodPlan& plan, const ContainerPl
   }
   // SIGKILL until the process is gone: the engine may be restarting.
   while (!ended && !abandon.cancelled()) {
-    if (auto killed = services.engine.Signal(run.id, "SIGKILL"); !killed.ok()) {
+    if (auto killed = SignalRun(services.engine, run, pidfd, "SIGKILL"); !killed.ok()) {
       log::Warn("cannot kill a container", {{"pod", plan.Text()}, {"error", killed.error()}});
     }
     Canceller never;
@@ -344,7 +377,8 @@ Result<Incarnation> InspectEnded(PodServices& services, const ContainerPlan* con
   ended.phase = ContainerPhase::kExited;
   ended.pid = 0;
   const Deadline deadline = After(kEngineNoticesWithin);
-  for (;;) {
+  // When many end at once the engine is behind; asking it all the time would keep it there.
+  for (std::chrono::milliseconds pause{4};; pause = std::min(2 * pause, kAskEngineMost)) {
     auto state = services.engine.Inspect(run.id);
     if (!state.ok() && !state.error().Is(Reason::kNotFound)) {
       return std::move(state).error();
@@ -364,7 +398,7 @@ Result<Incarnation> InspectEnded(PodServices& services, const ContainerPlan* con
       out_of_memory = out_of_memory || state->oom_killed;
       break;
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    std::this_thread::sleep_for(pause);
   }
   if (ended.exit_code == 137 && !out_of_memory) {
     out_of_memory = KernelLogSaysOom(run.id);

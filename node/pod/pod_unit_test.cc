@@ -99,6 +99,9 @@ TEST(PodStatus, VerdictsAndForgottenContainers) {
   Json status = MakePodStatus(*plan, record, Json::object(), context);
   EXPECT_EQ(status["phase"], "Failed");
   EXPECT_EQ(status["reason"], "Evicted");
+  EXPECT_TRUE(status.contains("containerStatuses"));
+  record.is_rejected = true;  // at the door: nothing of it ever was
+  EXPECT_FALSE(MakePodStatus(*plan, record, Json::object(), context).contains("containerStatuses"));
   // After the engine forgot the containers of a finished pod, their last word stands.
   PodRecord forgotten;
   forgotten.finished_before = true;

@@ -84,6 +84,7 @@ struct PodRecord {
   std::optional<WallTime> start_time;  // status.startTime
   // Set once: the pod ends by the agent's decision (DeadlineExceeded, Evicted, ...).
   std::optional<Failure> verdict;
+  bool is_rejected = false;  // by the verdict of admission: no container has a status
   bool removed_from_api = false;
   std::optional<MonotonicTime> termination_started;
   bool torn_down = false;

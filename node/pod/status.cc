@@ -96,6 +96,9 @@ class Builder {
       status["observedGeneration"] = generation;
     }
     status["conditions"] = Conditions(std::string(FindString(status, {"phase"})), init, main);
+    if (record_.is_rejected) {
+      return status;
+    }
     status["containerStatuses"] = std::move(main);
     if (!init.empty()) {
       status["initContainerStatuses"] = std::move(init);

@@ -37,13 +37,6 @@ std::vector<SimulatedContainer> ReadContainers(const Json& pod, std::string_view
         resources != nullptr && resources->is_object() && !resources->empty()) {
       facts.resources = kube::Dump(*resources);
     }
-    for (const Json& port : ArrayAt(container, {"ports"})) {
-      if (const std::int64_t number = kube::FindInt(port, {"hostPort"}); number > 0) {
-        facts.host_ports.push_back(std::string(kube::FindString(port, {"protocol"}, "TCP")) + "/" +
-                                   std::to_string(number) + "/" +
-                                   std::string(kube::FindString(port, {"hostIP"}, "0.0.0.0")));
-      }
-    }
     out.push_back(std::move(facts));
   }
   return out;
@@ -78,7 +71,7 @@ SimulatedPod ReadSimulatedPod(const Json& pod) {
   out.node = kube::FindString(pod, {"spec", "nodeName"});
   out.restart_policy = kube::FindString(pod, {"spec", "restartPolicy"}, "Always");
   out.host_network = kube::FindBool(pod, {"spec", "hostNetwork"});
-  out.requests = kube::PodAmounts(pod, "requests");
+  out.demand = ReadPodDemand(pod);
   out.generation = kube::GenerationOf(pod);
   if (const Json* deadline = kube::Find(pod, {"spec", "activeDeadlineSeconds"});
       deadline != nullptr && deadline->is_number_integer()) {

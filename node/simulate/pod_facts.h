@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "kube/json.h"
-#include "kube/pod_resources.h"
+#include "node/pod_admission.h"
 
 namespace sublet::node {
 
@@ -24,7 +24,6 @@ struct SimulatedContainer {
   std::string image;
   std::string resources;                // JSON of spec.containers[].resources, "" when absent
   bool restarts_always = false;         // a sidecar among the init containers
-  std::vector<std::string> host_ports;  // "TCP/8080/0.0.0.0"
 };
 
 struct SimulatedPod {
@@ -33,7 +32,7 @@ struct SimulatedPod {
   std::string pod_ip;
   std::string restart_policy;
   bool host_network = false;
-  kube::ResourceAmounts requests;  // of the whole pod
+  PodDemand demand;
   std::int64_t generation = 0;
   std::int64_t observed_generation = 0;
   std::optional<std::int64_t> active_deadline_seconds;

@@ -144,13 +144,11 @@ Json InitStatuses(const SimulatedPod& pod, const std::string& now) {
   return out;
 }
 
-Json RejectedPatch(const SimulatedPod& pod, const PodPlace& place, const std::string& now) {
-  const std::string reason = place.port_conflict ? "NodePorts" : "OutOf" + place.short_of;
-  const std::string message = place.port_conflict
-                                  ? "Pod was rejected: Predicate NodePorts failed: node(s) didn't have "
-                                    "free ports for the requested pod ports"
-                                  : "Pod was rejected: " + place.short_message;
-  return StatusPatch(pod, {{"phase", "Failed"}, {"reason", reason}, {"message", message}, {"startTime", now}});
+Json RejectedPatch(const SimulatedPod& pod, const Rejection& rejection, const std::string& now) {
+  return StatusPatch(pod, {{"phase", "Failed"},
+                           {"reason", rejection.reason},
+                           {"message", "Pod was rejected: " + rejection.message},
+                           {"startTime", now}});
 }
 
 Json DeadlinePatch(const SimulatedPod& pod, const std::string& now) {
@@ -274,8 +272,8 @@ PodStep RunningStep(const SimulatedPod& pod, const PodPlace& place, WallTime now
 PodStep NextStep(const SimulatedPod& pod, const PodPlace& place, WallTime now) {
   const std::string now_text = kube::FormatTime(now);
   PodStep step;
-  if (place.port_conflict || !place.short_of.empty()) {
-    step.patch = RejectedPatch(pod, place, now_text);
+  if (place.rejection) {
+    step.patch = RejectedPatch(pod, *place.rejection, now_text);
     return step;
   }
   if (pod.active_deadline_seconds && pod.start_time) {

@@ -15,9 +15,7 @@ namespace sublet::node {
 struct PodPlace {
   std::string host_ip;
   std::string pod_ip;
-  bool port_conflict = false;
-  std::string short_of;  // the resource that the node has too little of left, "" when the pod fits
-  std::string short_message;
+  std::optional<Rejection> rejection;
   bool image_missing = false;
 };
 

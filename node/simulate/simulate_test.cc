@@ -115,8 +115,9 @@ TEST_F(PodLife, StaysPendingOnAnImageThatCannotBePulled) {
 
 TEST_F(PodLife, FailsOnAPortClashAndOnItsDeadline) {
   PodPlace place = kPlace;
-  place.port_conflict = true;
+  place.rejection = Rejection{"NodePorts", "why"};
   EXPECT_EQ((*Step(place).patch)["status"]["reason"], "NodePorts");
+  EXPECT_EQ((*Step(place).patch)["status"]["message"], "Pod was rejected: why");
   pod_["spec"]["activeDeadlineSeconds"] = 10;
   Run();
   EXPECT_EQ(Step().next, clock_.Now() + std::chrono::seconds(10));

@@ -44,8 +44,7 @@ SimulatedNodes::SimulatedNodes(client::Client client, SimulateOptions options, c
                              .kind = "Node",
                              .label_selector = std::string(kSimulatedAnnotation) + "=true",
                              .make_record = [](const Json& node) -> std::shared_ptr<const void> {
-                               return std::make_shared<const kube::ResourceAmounts>(
-                                   kube::AmountsOf(kube::Find(node, {"status", "allocatable"})));
+                               return std::make_shared<const NodeOffer>(ReadNodeOffer(node));
                              }})),
       pod_queue_(manager_.Add({.name = "simulated-pod",
                                .reconcile = [this](const kube::ObjectKey& key) { return ReconcilePod(key); },
@@ -198,13 +197,7 @@ void SimulatedNodes::Release(const std::string& node, const std::string& uid) {
   if (found == by_name_.end()) {
     return;
   }
-  if (const auto held = found->second.held.find(uid); held != found->second.held.end()) {
-    for (const auto& [name, amount] : held->second) {
-      found->second.used[name] -= amount;
-    }
-    found->second.held.erase(held);
-  }
-  std::erase_if(found->second.ports, [&](const auto& entry) { return entry.second == uid; });
+  found->second.admission.Release(uid);
   std::erase_if(found->second.slots, [&](const auto& entry) { return entry.second == uid; });
 }
 
@@ -217,51 +210,15 @@ bool SimulatedNodes::IsImageMissing(const SimulatedPod& pod) const {
   });
 }
 
-// A kubelet's last word: what the scheduler believed when it bound may be wrong by now, as when two
-// tenants bind to the same devices at once. Counted in the order in which pods are seen.
-void SimulatedNodes::Admit(const client::CachedObject& object, const SimulatedPod& pod,
-                           const kube::ResourceAmounts& allocatable, Node* node, PodPlace* out) {
-  if (node->held.contains(object.uid)) {
-    return;
-  }
-  const bool admitted = pod.phase == "Running" || pod.start_time.has_value();
-  for (const auto& [name, wanted] : pod.requests) {
-    const auto found = allocatable.find(name);
-    const kube::Quantity capacity = found == allocatable.end() ? kube::Quantity() : found->second;
-    if (!admitted && wanted.Sign() > 0 && node->used[name] + wanted > capacity) {
-      out->short_of = name;
-      out->short_message = "Node didn't have enough resource: " + name + ", requested: " + wanted.Text() +
-                           ", used: " + node->used[name].Text() + ", capacity: " + capacity.Text();
-      return;
-    }
-  }
-  for (const auto& [name, amount] : pod.requests) {
-    node->used[name] += amount;
-  }
-  node->held.emplace(object.uid, pod.requests);
-}
-
 PodPlace SimulatedNodes::Place(const client::CachedObject& object, const SimulatedPod& pod,
-                               const kube::ResourceAmounts& allocatable) {
+                               const NodeOffer& offer) {
   PodPlace out;
   out.image_missing = IsImageMissing(pod);
   MutexLock lock(mutex_);
   Node& node = by_name_[pod.node];
   out.host_ip = NodeIp(node.index);
   const bool admitted = pod.phase == "Running" || pod.start_time.has_value();
-  for (const SimulatedContainer& container : pod.containers) {
-    for (const std::string& port : container.host_ports) {
-      const auto [found, added] = node.ports.try_emplace(port, object.uid);
-      if (!added && found->second != object.uid) {
-        if (admitted) {
-          found->second = object.uid;  // it ran before this process started
-        } else {
-          out.port_conflict = true;
-        }
-      }
-    }
-  }
-  Admit(object, pod, allocatable, &node, &out);
+  out.rejection = node.admission.Admit(object.uid, pod.demand, offer, admitted);
   if (!pod.pod_ip.empty()) {
     out.pod_ip = pod.pod_ip;
     // Held from an earlier run of this program.
@@ -301,11 +258,11 @@ Result<Outcome> SimulatedNodes::ReconcilePod(const kube::ObjectKey& key) {
   }
   const WallTime now = clock_.Now();
   const client::ObjectPtr known = nodes_.Get({"", pod.node});
-  PodPlace place = Place(*object, pod, known ? known->As<kube::ResourceAmounts>() : kube::ResourceAmounts());
-  if (!place.short_of.empty()) {
+  PodPlace place = Place(*object, pod, known ? known->As<NodeOffer>() : NodeOffer());
+  if (place.rejection) {
     // Our view of the node may be older than that of the scheduler.
     SUBLET_TRY(const Json node, client_.Get(NodeTarget(pod.node)));
-    place = Place(*object, pod, kube::AmountsOf(kube::Find(node, {"status", "allocatable"})));
+    place = Place(*object, pod, ReadNodeOffer(node));
   }
   const PodStep step = NextStep(pod, place, now);
   if (step.patch) {

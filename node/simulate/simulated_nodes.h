@@ -35,11 +35,9 @@ class SimulatedNodes {
     int index = 0;
     std::string uid;
     bool registered = false;
-    std::unordered_map<std::string, std::string> ports;  // host port -> uid of the pod
     std::unordered_map<int, std::string> slots;          // address slot -> uid
     int next_slot = 0;
-    std::unordered_map<std::string, kube::ResourceAmounts> held;  // uid -> requests of the admitted pods
-    kube::ResourceAmounts used;                                   // their sum
+    PodAdmission admission;
   };
 
   Result<client::Outcome> ReconcileNode(const kube::ObjectKey& key);
@@ -47,9 +45,7 @@ class SimulatedNodes {
   Result<client::Outcome> FinishDeletion(const client::CachedObject& object, const SimulatedPod& pod);
   void OnPod(const client::ObjectPtr& before, const client::ObjectPtr& after);
   PodPlace Place(const client::CachedObject& object, const SimulatedPod& pod,
-                 const kube::ResourceAmounts& allocatable);
-  void Admit(const client::CachedObject& object, const SimulatedPod& pod,
-             const kube::ResourceAmounts& allocatable, Node* node, PodPlace* out) SUBLET_REQUIRES(mutex_);
+                 const NodeOffer& offer);
   void Release(const std::string& node, const std::string& uid);
   bool IsImageMissing(const SimulatedPod& pod) const;
   void RunLeases();
