@@ -6,19 +6,24 @@
 # SUBLET_LOAD      the client (default build/release/node/simulate/pods_load)
 # SUBLET_UPSTREAM  folder with kube-apiserver (e2e/upstream/build.sh; default build/upstream); etcd from PATH
 # Prints a line of JSON per side and round, and the ratio of the best rounds last.
+#   e2e/bench/simulated.sh --idle N   N simulated nodes with nothing to do, for three lease periods (75 s):
+#                                     lease writes per node and 25 s, memory and processor time of both processes
+# SUBLET_CLIENTS   folder with kubectl-1.36, for --idle (default .cache/clients)
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 bin=${SUBLET_BIN:-$root/build/release/cli/sublet}
 load=${SUBLET_LOAD:-$root/build/release/node/simulate/pods_load}
 upstream=${SUBLET_UPSTREAM:-$root/build/upstream}
-rounds=3 pods=2000 nodes=500 only=
+rounds=3 pods=2000 nodes=500 only= idle=
+k=${SUBLET_CLIENTS:-$root/.cache/clients}/kubectl-1.36
 while [ $# -gt 0 ]; do
   case $1 in
     --rounds) rounds=$2; shift ;;
     --pods) pods=$2; shift ;;
     --nodes) nodes=$2; shift ;;
     --only) only=$2; shift ;;
-    *) sed -n '2,8p' "$0" | cut -c3-; exit 2 ;;
+    --idle) idle=$2; shift ;;
+    *) sed -n '2,12p' "$0" | cut -c3-; exit 2 ;;
   esac
   shift
 done
@@ -88,6 +93,36 @@ measure() {  # SIDE ROUND
   stop
   echo "{\"side\":\"$1\",\"round\":$2,${out#\{}"
 }
+
+lease_writes() {  # so far, of the server
+  "$k" --kubeconfig "$work/kubeconfig" get --raw /metrics |
+    awk '/^apiserver_request_total/ && /resource="leases"/ && !/verb="(GET|LIST|WATCH)"/ {n += $NF} END {print n + 0}'
+}
+usage() { awk '{print $14 + $15}' "/proc/$1/stat"; }  # USER_HZ
+if [ -n "$idle" ]; then
+  start_sublet
+  serve=${started[-1]}
+  begin=$(date +%s%N)
+  run "$bin" node --simulate "$idle" --kubeconfig "$work/kubeconfig" 2>"$work/nodes.log"
+  simulator=${started[-1]}
+  for _ in $(seq 600); do
+    [ "$("$k" --kubeconfig "$work/kubeconfig" get leases -n kube-node-lease -o name 2>/dev/null | wc -l)" -ge "$idle" ] && break
+    sleep 0.5
+  done
+  ready=$((($(date +%s%N) - begin) / 1000000))
+  sleep "${SUBLET_SETTLE:-30}"  # the first leases were all written at the start
+  leases=$(lease_writes) cpu_serve=$(usage "$serve") cpu_nodes=$(usage "$simulator")
+  sleep 75
+  writes=$(($(lease_writes) - leases))
+  for process in serve simulator; do
+    before=$cpu_serve && [ $process = simulator ] && before=$cpu_nodes
+    printf '{"process":"%s","nodes":%d,"registered_ms":%d,"lease_writes_per_node_and_25_s":%s,"cpu_percent":%s,"pss_kib":%s}\n' \
+      "$process" "$idle" "$ready" "$(awk "BEGIN {printf \"%.3f\", $writes / 3 / $idle}")" \
+      "$(awk "BEGIN {printf \"%.2f\", ($(usage "${!process}") - $before) * 100 / $(getconf CLK_TCK) / 75}")" \
+      "$(awk '/^Pss:/ {print $2}' "/proc/${!process}/smaps_rollup")"
+  done
+  exit 0
+fi
 
 results=$(mktemp)
 sides="sublet upstream"

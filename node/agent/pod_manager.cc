@@ -153,7 +153,7 @@ void PodManager::Run() {
     }
     for (const auto& worker : ended) {
       objects_->Unregister(worker->Snapshot()->plan->uid);
-      admission_.Release(worker->Snapshot()->plan->uid);
+      LetGo(worker->Snapshot()->plan->uid);
       worker->Stop();
     }
     for (const auto& [uid, object] : changes) {
@@ -184,7 +184,7 @@ void PodManager::Apply(const std::string& uid, const client::ObjectPtr& object) 
   }
   auto plan = ParsePod(std::make_shared<const kube::Json>(std::move(parsed).value()));
   if (HasFinished(*plan->object)) {
-    admission_.Release(uid);
+    LetGo(uid);
   }
   if (worker == nullptr) {
     // Also a late word about a pod whose worker has finished it: a second one finds nothing to do
@@ -210,6 +210,17 @@ void PodManager::Add(const std::string& uid, std::shared_ptr<const PodPlan> plan
   worker->Start();
 }
 
+std::optional<Rejection> PodManager::TryAdmit(const std::string& uid, const PodDemand& demand,
+                                              const NodeOffer& node, bool runs_already) {
+  MutexLock lock(admission_mutex_);
+  return admission_.Admit(uid, demand, node, runs_already);
+}
+
+void PodManager::LetGo(const std::string& uid) {
+  MutexLock lock(admission_mutex_);
+  admission_.Release(uid);
+}
+
 // Counts the pod, or makes it end before anything of it starts. A pod that an earlier agent admitted
 // is counted in any case.
 void PodManager::Admit(const PodPlan& plan, PodRecord* record) {
@@ -221,14 +232,15 @@ void PodManager::Admit(const PodPlan& plan, PodRecord* record) {
   const bool admitted = runs || !kube::FindString(pod, {"status", "startTime"}).empty();
   const PodDemand demand = ReadPodDemand(pod);
   const client::ObjectPtr known = node_.Get({"", options_.node_name});
-  auto rejection = admission_.Admit(plan.uid, demand, known ? known->As<NodeOffer>() : NodeOffer(), admitted);
+  auto rejection =
+      TryAdmit(plan.uid, demand, known ? known->As<NodeOffer>() : NodeOffer(), admitted);
   if (rejection) {
     // Our view of the node may be older than that of the scheduler.
     client::Target target;
     target.resource = {"", "v1", "nodes"};
     target.name = options_.node_name;
     if (const auto node = client_.Get(target); node.ok()) {
-      rejection = admission_.Admit(plan.uid, demand, ReadNodeOffer(*node), admitted);
+      rejection = TryAdmit(plan.uid, demand, ReadNodeOffer(*node), admitted);
     }
   }
   if (rejection) {
@@ -290,10 +302,14 @@ void PodManager::Emit(const PodPlan& plan, const std::string& container, bool wa
 }
 
 void PodManager::PublishStatus(std::shared_ptr<const PodPlan> plan, kube::Json status) {
+  if (const auto phase = kube::FindString(status, {"phase"}); phase == "Succeeded" || phase == "Failed") {
+    LetGo(plan->uid);
+  }
   statuses_.Put(std::move(plan), std::move(status));
 }
 
 void PodManager::Finalize(std::shared_ptr<const PodPlan> plan) {
+  LetGo(plan->uid);
   statuses_.Finalize(std::move(plan));
 }
 

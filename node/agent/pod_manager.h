@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -65,6 +66,9 @@ class PodManager final : public AgentPort {
   void Apply(const std::string& uid, const client::ObjectPtr& object);
   void Add(const std::string& uid, std::shared_ptr<const PodPlan> plan, PodRecord record);
   void Admit(const PodPlan& plan, PodRecord* record);
+  std::optional<Rejection> TryAdmit(const std::string& uid, const PodDemand& demand,
+                                    const NodeOffer& node, bool runs_already);
+  void LetGo(const std::string& uid);
 
   const Options options_;
   const client::Client client_;
@@ -73,9 +77,13 @@ class PodManager final : public AgentPort {
   const VariablesOf variables_;
   client::Informer& pods_;
   client::Informer& node_;
-  PodAdmission admission_;  // before the thread starts: of Start; then of "pods"
   PodServices* services_ = nullptr;
   ApiObjects* objects_ = nullptr;
+
+  // What counts on this node. A pod is let go before the API server hears that it is gone or has ended:
+  // the next one may be bound the moment it does.
+  Mutex admission_mutex_;
+  PodAdmission admission_ SUBLET_GUARDED_BY(admission_mutex_);
 
   mutable Mutex mutex_;
   CondVar changed_;

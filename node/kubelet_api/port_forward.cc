@@ -211,36 +211,13 @@ class ChannelForward {
         }
       });
     }
-    WebSocketReader reader(4u << 20);
-    reader.Feed(early);
-    for (;;) {
-      auto message = reader.Next();
-      if (!message.ok()) {
-        return;
+    ReadWebSocketMessages(connection_, early, 4u << 20, [this](const std::string& payload) {
+      const auto channel = static_cast<unsigned char>(payload[0]);
+      const std::size_t index = channel / 2;
+      if (channel % 2 == 0 && index < sockets_.size() && sockets_[index] >= 0) {
+        WriteAll(sockets_[index], std::string_view(payload).substr(1));
       }
-      if (!*message) {
-        char chunk[32768];
-        auto n = connection_.Read(chunk, sizeof(chunk), After(std::chrono::hours(4)));
-        if (!n.ok() || *n == 0) {
-          return;
-        }
-        reader.Feed(std::string_view(chunk, *n));
-        continue;
-      }
-      if ((*message)->op == WebSocketOp::kClose) {
-        return;
-      }
-      if ((*message)->op == WebSocketOp::kPing) {
-        static_cast<void>(
-            connection_.Write(MakeWebSocketFrame(WebSocketOp::kPong, (*message)->payload)).ok());
-      } else if ((*message)->op != WebSocketOp::kPong && !(*message)->payload.empty()) {
-        const auto channel = static_cast<unsigned char>((*message)->payload[0]);
-        const std::size_t index = channel / 2;
-        if (channel % 2 == 0 && index < sockets_.size() && sockets_[index] >= 0) {
-          WriteAll(sockets_[index], std::string_view((*message)->payload).substr(1));
-        }
-      }
-    }
+    });
   }
 
  private:

@@ -247,32 +247,8 @@ class WebSocketClient final : public ClientSide {
 
  private:
   void Serve(Pump& pump, std::string early) {
-    WebSocketReader reader(kMessageBytesMax);
-    reader.Feed(early);
-    for (;;) {
-      auto message = reader.Next();
-      if (!message.ok()) {
-        return;
-      }
-      if (!*message) {
-        char chunk[32768];
-        auto n = connection_.Read(chunk, sizeof(chunk), After(std::chrono::hours(4)));
-        if (!n.ok() || *n == 0) {
-          return;
-        }
-        reader.Feed(std::string_view(chunk, *n));
-        continue;
-      }
-      if ((*message)->op == WebSocketOp::kClose) {
-        return;
-      }
-      if ((*message)->op == WebSocketOp::kPing) {
-        static_cast<void>(
-            connection_.Write(MakeWebSocketFrame(WebSocketOp::kPong, (*message)->payload)).ok());
-      } else if ((*message)->op != WebSocketOp::kPong) {
-        Dispatch(pump, (*message)->payload);
-      }
-    }
+    ReadWebSocketMessages(connection_, early, kMessageBytesMax,
+                          [&](const std::string& payload) { Dispatch(pump, payload); });
   }
 
   bool Send(int channel, std::string_view data) {
@@ -291,9 +267,6 @@ class WebSocketClient final : public ClientSide {
   }
 
   void Dispatch(Pump& pump, const std::string& payload) {
-    if (payload.empty()) {
-      return;
-    }
     int channel = static_cast<unsigned char>(payload[0]);
     std::string data = payload.substr(1);
     if (protocol_.base64) {

@@ -129,6 +129,36 @@ Result<std::optional<WebSocketMessage>> WebSocketReader::Next() {
   }
 }
 
+void ReadWebSocketMessages(Duplex& connection, std::string_view early, std::size_t message_bytes_max,
+                           const std::function<void(const std::string& payload)>& take) {
+  WebSocketReader reader(message_bytes_max);
+  reader.Feed(early);
+  for (;;) {
+    const auto message = reader.Next();
+    if (!message.ok()) {
+      return;
+    }
+    if (!*message) {
+      char chunk[32768];
+      const auto n = connection.Read(chunk, sizeof(chunk), After(std::chrono::hours(4)));
+      if (!n.ok() || *n == 0) {
+        return;
+      }
+      reader.Feed(std::string_view(chunk, *n));
+      continue;
+    }
+    if ((*message)->op == WebSocketOp::kClose) {
+      return;
+    }
+    if ((*message)->op == WebSocketOp::kPing) {
+      static_cast<void>(
+          connection.Write(MakeWebSocketFrame(WebSocketOp::kPong, (*message)->payload)).ok());
+    } else if ((*message)->op != WebSocketOp::kPong && !(*message)->payload.empty()) {
+      take((*message)->payload);
+    }
+  }
+}
+
 WebSocketDuplex::WebSocketDuplex(Duplex& connection, std::string early)
     : connection_(connection), reader_(kTunnelMessageBytesMax) {
   reader_.Feed(early);

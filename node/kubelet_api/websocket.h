@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -48,6 +49,12 @@ class WebSocketReader {
   std::string fragments_;
   std::optional<WebSocketOp> fragmented_;
 };
+
+// Reads messages until the peer closes, breaks the protocol or is quiet for four hours: pings are
+// answered, `take` gets the payload of every other message that has one. `early` are bytes that were read
+// behind the request's head.
+void ReadWebSocketMessages(Duplex& connection, std::string_view early, std::size_t message_bytes_max,
+                           const std::function<void(const std::string& payload)>& take);
 
 // A Duplex whose bytes travel in binary messages (the SPDY tunnel of port-forward). Answers pings.
 class WebSocketDuplex final : public Duplex {
