@@ -197,7 +197,9 @@ bool PrintLog(const std::string& file, std::size_t lines, bool follow) {
   std::fputs(line.c_str(), stdout);
   while (follow && std::fflush(stdout) == 0) {
     struct stat now {};
-    if (::stat(file.c_str(), &now) != 0) {
+    struct stat open {};
+    if (::stat(file.c_str(), &now) != 0 || ::fstat(::fileno(in), &open) != 0 ||
+        now.st_ino != open.st_ino) {
       break;
     }
     if (now.st_size < std::ftell(in)) {

@@ -33,7 +33,7 @@ bool RunProcess(const std::vector<std::string>& command,
 std::string Tail(const std::string& file, std::size_t lines);
 
 // Prints the last `lines` lines of `file`, and with `follow` whatever is appended until the file is
-// removed. A file that became shorter is read from its beginning. False when it cannot be read.
+// removed or replaced. A file that became shorter is read from its beginning. False when it cannot be read.
 bool PrintLog(const std::string& file, std::size_t lines, bool follow);
 
 }  // namespace sublet::cli
