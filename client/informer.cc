@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
+#include "client/json_scan.h"
 #include "kube/status_json.h"
 
 namespace sublet::client {
@@ -14,6 +15,21 @@ constexpr int kPageSize = 500;
 bool HasInitialEnd(const kube::Json& bookmark) {
   return kube::FindString(bookmark, {"metadata", "annotations", "k8s.io/initial-events-end"}) ==
          "true";
+}
+
+// An object's text without metadata.managedFields: up to half of it, and no record is made of it.
+std::string WithoutManagedFields(std::string_view json) {
+  constexpr std::string_view kKey = "\"managedFields\":";
+  const std::string_view fields = FindMember(FindMember(json, "metadata"), "managedFields");
+  const std::size_t value = fields.empty() ? 0 : static_cast<std::size_t>(fields.data() - json.data());
+  const std::size_t end = value + fields.size();
+  if (value < kKey.size() || json.substr(value - kKey.size(), kKey.size()) != kKey ||
+      end >= json.size() || json[end] != ',') {
+    return std::string(json);  // not there, or spelt another way
+  }
+  std::string out(json.substr(0, value - kKey.size()));
+  out.append(json.substr(end + 1));
+  return out;
 }
 
 }  // namespace
@@ -345,13 +361,16 @@ Result<ObjectPtr> Informer::MakeObject(const kube::Json& object) const {
 
 Result<ObjectPtr> Informer::MakeObject(const Chunk& frame, std::string_view json) const {
   if (options_.make_record || options_.trim) {
-    SUBLET_TRY(const kube::Json object, kube::ParseJson(json, kFrameLimits));
-    if (options_.trim) {
-      return MakeObject(object);
-    }
+    SUBLET_TRY(kube::Json object, kube::ParseJson(WithoutManagedFields(json), kFrameLimits));
     SUBLET_TRY(CachedObject made, ReadMetadata(object));
-    made.record = options_.make_record(object);
-    if (options_.keep_bytes) {
+    if (options_.make_record) {
+      made.record = options_.make_record(object);
+    }
+    if (options_.keep_bytes && options_.trim) {
+      options_.trim(object);
+      made.bytes = std::make_shared<const std::string>(kube::Dump(object));
+      made.json = *made.bytes;
+    } else if (options_.keep_bytes) {
       made.bytes = frame;
       made.json = json;
     }
