@@ -48,6 +48,9 @@ class NodeUsageController final : public Controller {
       });
     }
     pods_.informer().AddHandler([this](const ObjectPtr& before, const ObjectPtr& after) {
+      if (before && after && CountsTheSame(PodOf(before), PodOf(after))) {
+        return;
+      }
       for (const ObjectPtr& pod : {before, after}) {
         if (pod && !PodOf(pod).node.empty()) {
           queue_.AddAfter({"", PodOf(pod).node}, kSettle);
@@ -57,6 +60,11 @@ class NodeUsageController final : public Controller {
   }
 
  private:
+  // Most changes of a pod are to its status, and take nothing of its node.
+  static bool CountsTheSame(const PodRecord& a, const PodRecord& b) {
+    return a.node == b.node && a.Finished() == b.Finished() && a.requests == b.requests;
+  }
+
   Result<Outcome> Reconcile(const kube::ObjectKey& key) {
     const ObjectPtr node = nodes_.Find(key);
     const ObjectPtr present = usages_.Find(key);
