@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "apiserver/http/connection.h"
-#include "apiserver/http/gzip.h"
 #include "apiserver/http/response_head.h"
 #include "apiserver/status_response.h"
 
@@ -31,7 +30,7 @@ void Connection::Begin(std::unique_ptr<Answer> answer) {
   const bool no_body = is_head_ || head.code == 204 || head.code == 304 || head.code < 200;
   if (accepts_gzip_ && !answer->stream && !no_body && head.body.size() > kGzipBytesMin &&
       !HasHeader(head, "Content-Encoding")) {
-    head.body = Gzip(head.body);
+    head.body = shared_.gzip.Compress(head.body);
     head.headers.emplace_back("Content-Encoding", "gzip");
     head.headers.emplace_back("Vary", "Accept-Encoding");
   }

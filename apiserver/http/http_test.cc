@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "apiserver/auth/certificates.h"
+#include "apiserver/http/gzip.h"
 #include "apiserver/http/listener.h"
 #include "apiserver/status_response.h"
 #include "apiserver/testing/tls_client.h"
@@ -299,6 +300,74 @@ TEST_F(HttpTest, LargeBodiesAreCompressedForWhoAsks) {
                    .headers.contains("content-encoding"));
   EXPECT_FALSE(client->Call("GET", "/echo", "Accept-Encoding: gzip\r\n")
                    .headers.contains("content-encoding"));
+}
+
+std::string Inflate(const std::string& compressed, std::size_t bytes_max) {
+  std::string plain(bytes_max, '\0');
+  z_stream stream{};
+  EXPECT_EQ(inflateInit2(&stream, 15 + 16), Z_OK);
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(compressed.data()));
+  stream.avail_in = static_cast<uInt>(compressed.size());
+  stream.next_out = reinterpret_cast<Bytef*>(plain.data());
+  stream.avail_out = static_cast<uInt>(plain.size());
+  EXPECT_EQ(inflate(&stream, Z_FINISH), Z_STREAM_END);  // the checksum and the length fit too
+  plain.resize(plain.size() - stream.avail_out);
+  inflateEnd(&stream);
+  return plain;
+}
+
+// A list as the handler gives it: its own first piece, then buffers that storage published.
+Body ListBody(const std::string& revision, const std::vector<std::shared_ptr<const std::string>>& items) {
+  Body body;
+  body.Append("{\"revision\":\"" + revision + "\",\"items\":[");
+  for (const auto& item : items) {
+    body.AppendShared(item, *item);
+    body.AppendShared(nullptr, ",");
+  }
+  return body;
+}
+
+TEST(GzipCache, TheSameBuffersBehindAnotherRevisionAreNotCompressedAgain) {
+  std::vector<std::shared_ptr<const std::string>> items;
+  for (int i = 0; i < 300; ++i) {
+    items.push_back(std::make_shared<const std::string>(
+        "{\"name\":\"c" + std::to_string(i) + "\",\"data\":\"" + std::string(500, static_cast<char>('a' + i % 26)) + "\"}"));
+  }
+  GzipCache cache;
+  const auto round = [&](const std::string& revision) {
+    const Body body = ListBody(revision, items);
+    EXPECT_EQ(Inflate(cache.Compress(body).Flatten(), 2 * body.size()), body.Flatten()) << revision;
+  };
+  round("1");
+  round("2");  // seen before: kept
+  EXPECT_EQ(cache.hits(), 0u);
+  round("3");
+  round("44");
+  EXPECT_EQ(cache.hits(), 2u);
+  items[7] = std::make_shared<const std::string>("{\"name\":\"c7\",\"data\":\"changed\"}");
+  round("45");
+  EXPECT_EQ(cache.hits(), 2u);
+}
+
+TEST(GzipCache, HoldsNoMoreThanItsBoundAndForgetsTheOldest) {
+  GzipCache cache;
+  std::vector<std::vector<std::shared_ptr<const std::string>>> lists(12);
+  std::weak_ptr<const std::string> oldest;
+  for (auto& list : lists) {
+    list.push_back(std::make_shared<const std::string>(GzipCache::kBytesMax / 8, 'x'));
+    if (oldest.expired()) {
+      oldest = list.front();
+    }
+    for (const char* revision : {"1", "2"}) {
+      const Body body = ListBody(revision, list);
+      EXPECT_EQ(Inflate(cache.Compress(body).Flatten(), 2 * body.size()), body.Flatten());
+    }
+  }
+  EXPECT_FALSE(oldest.expired());
+  lists.front().clear();
+  EXPECT_TRUE(oldest.expired());
+  (void)cache.Compress(ListBody("3", lists.back()));
+  EXPECT_EQ(cache.hits(), 1u);
 }
 
 TEST_F(HttpTest, AStreamDeliversFramesAsTheyComeAndEndsCleanly) {

@@ -20,6 +20,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "apiserver/http/gzip.h"
 #include "apiserver/http/listener.h"
 #include "apiserver/http/tunnel_pool.h"
 #include "base/mutex.h"
@@ -47,6 +48,7 @@ struct Shared {
   std::atomic<std::uint64_t> accepted{0};
   std::atomic<std::uint64_t> refused{0};
   TunnelPool tunnels;
+  GzipCache gzip;
 };
 
 class IoThread : public std::enable_shared_from_this<IoThread> {
