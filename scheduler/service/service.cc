@@ -203,15 +203,17 @@ void SchedulerService::Run() {
 }
 
 void SchedulerService::Cycle() {
-  feed_->ApplyTo(engine_);
   std::vector<BindResult> results;
   std::vector<Question> questions;
   {
     MutexLock lock(mutex_);
     results.swap(results_);
     questions.swap(questions_);
+    // Before the feed is emptied: what comes while its changes are applied is not in this cycle and has
+    // to wake the next.
     woken_ = false;
   }
+  feed_->ApplyTo(engine_);
   const Millis now = NowMillis();
   for (const BindResult& result : results) {
     if (result.done) {
