@@ -158,9 +158,9 @@ Result<TenantAccess> WaitForTenant(const HostSession& host, const TenantInfo& te
         missing = "its credentials (Secret sublet-" + tenant.name + ")";
       }
     }
-    // Short at first: a tenant is up within a second; then no more often than a person looks.
+    // Short at first: a tenant is up within a second.
     std::this_thread::sleep_for(pause);
-    pause = std::min<std::chrono::milliseconds>(pause + pause / 4, std::chrono::milliseconds(500));
+    pause = std::min<std::chrono::milliseconds>(pause + pause / 4, std::chrono::milliseconds(100));
   }
   return Timeout("tenant " + tenant.name + " did not become ready; still missing: " + missing +
                  "\n  next: kubectl describe pod -n " + tenant.host_namespace + " " + tenant.name +

@@ -1,7 +1,13 @@
 // Pure parts of the pod runtime: status, environment, configuration, files, logs, CDI, gRPC.
 #include <gtest/gtest.h>
+#include <arpa/inet.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <atomic>
+#include <future>
+#include <thread>
 
 #include <nlohmann/json.hpp>
 
@@ -13,6 +19,7 @@
 #include "node/pod/images.h"
 #include "node/pod/logs.h"
 #include "node/pod/payload_volume.h"
+#include "node/pod/prober.h"
 #include "node/pod/status.h"
 
 namespace sublet::node {
@@ -320,6 +327,79 @@ TEST_F(LogTest, TailsAcrossBlocks) {
   const std::string out = Read(options);
   EXPECT_EQ(out.substr(0, 10), "line 5000\n");
   EXPECT_EQ(TailOfLog(folder_.path() + "/log", 2, 100), "line 19998\nline 19999");
+}
+
+// Answers one connection after the other with the given codes, then ends.
+class HttpAnswers {
+ public:
+  explicit HttpAnswers(std::vector<int> codes) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(::bind(fd_, reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(::listen(fd_, 8), 0);
+    EXPECT_EQ(::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this, codes = std::move(codes)] {
+      for (const int code : codes) {
+        const int client = ::accept(fd_, nullptr, nullptr);
+        char request[4096];
+        (void)!::read(client, request, sizeof(request));
+        const std::string answer = "HTTP/1.1 " + std::to_string(code) + " x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        (void)!::write(client, answer.data(), answer.size());
+        ::close(client);
+      }
+    });
+  }
+  ~HttpAnswers() {
+    ::shutdown(fd_, SHUT_RDWR);
+    thread_.join();
+    ::close(fd_);
+  }
+  int port() const { return port_; }
+
+ private:
+  const int fd_;
+  int port_ = 0;
+  std::thread thread_;
+};
+
+// Differs from a kubelet, which would ask the second time after the period of an hour.
+TEST(Prober, AsksSoonAgainWhatHasOnlyJustBeenStarted) {
+  const HttpAnswers server({503, 503, 200});
+  ProbePlan probe;
+  probe.handler.kind = HandlerPlan::Kind::kHttp;
+  probe.handler.port = std::to_string(server.port());
+  probe.handler.path = "/";
+  probe.period = std::chrono::seconds(3600);
+  probe.failure_threshold = 1;
+  probe.timeout = std::chrono::seconds(20);
+  const auto plan = std::make_shared<PodPlan>();
+  plan->containers.emplace_back();
+  plan->containers.back().name = "c";
+  plan->containers.back().readiness = probe;
+  const auto engine = OpenEngine("/nonexistent/engine.sock");
+  std::promise<ProbeReport> first;
+  std::atomic<int> reports{0};
+  Prober prober(*engine, 1);
+  Prober::Target target;
+  target.plan = plan;
+  target.container = "c";
+  target.container_id = "id";
+  target.pod_ip = "127.0.0.1";
+  target.started = std::chrono::steady_clock::now();
+  prober.Add(target, [&](const ProbeReport& report) {
+    if (reports++ == 0) {
+      first.set_value(report);
+    }
+  });
+  auto report = first.get_future();
+  ASSERT_EQ(report.wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  const ProbeReport got = report.get();
+  EXPECT_TRUE(got.success && got.crossed) << got.output;
+  prober.Stop();
+  EXPECT_EQ(reports.load(), 1);
 }
 
 TEST(Status, AContainerTheEngineForgotIsShownAsEndedAndItsCountGoesOn) {

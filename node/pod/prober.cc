@@ -17,6 +17,8 @@ struct Prober::Entry {
   int successes = 0;
   int failures = 0;
   bool last_success = false;  // the state that was reported last
+  bool ever = false;  // it has succeeded once
+  std::chrono::milliseconds soon{50};  // how long after a failure before that it is asked again
 };
 
 std::string_view ProbeName(ProbeKind kind) {
@@ -57,6 +59,7 @@ void Prober::Add(const Target& target, const OnReport& on_report) {
     // A running container is alive until the opposite is shown, and not ready likewise.
     entry->last_success = kind == ProbeKind::kLiveness ||
                           (kind == ProbeKind::kReadiness && target.ready);
+    entry->ever = entry->last_success;
     entries_.emplace(target.container_id, entry);
     entry->held = has_startup && kind != ProbeKind::kStartup;
     if (!entry->held) {
@@ -148,6 +151,17 @@ void Prober::Probe(const std::shared_ptr<Entry>& entry) {
       Schedule(entry, began + entry->plan.period);
       return;
     }
+    const bool quick = std::chrono::steady_clock::now() - began < entry->plan.period / 2;
+    if (entry->kind != ProbeKind::kLiveness && !outcome.success && !entry->ever && quick &&
+        entry->soon < entry->plan.period && entry->plan.handler.kind != HandlerPlan::Kind::kExec) {
+      // Differs: a kubelet waits a whole period after the first failure. What has only just been started
+      // is asked again soon, then less and less often; these failures do not count, so failureThreshold
+      // still means periods. Not by exec, which costs the engine a process each time.
+      Schedule(entry, began + entry->soon);
+      entry->soon *= 2;
+      return;
+    }
+    entry->ever = entry->ever || outcome.success;
     entry->successes = outcome.success ? entry->successes + 1 : 0;
     entry->failures = outcome.success ? 0 : entry->failures + 1;
     const bool over = outcome.success ? entry->successes >= entry->plan.success_threshold
