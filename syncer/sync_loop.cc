@@ -28,7 +28,7 @@ void SyncLoop::AddKinds(std::vector<std::unique_ptr<KindSyncer>> kinds) {
     KindSyncer* raw = kind.get();
     client::ControllerOptions options;
     options.name = "sync-" + raw->info().name;
-    options.workers_max = 4;
+    options.workers_max = 8;
     options.reconcile = [this, raw](const kube::ObjectKey& key) { return Reconcile(*raw, key); };
     client::WorkQueue& queue = manager_.Add(std::move(options));
     raw->Watch([&queue](const kube::ObjectKey& key) { queue.Add(key); });

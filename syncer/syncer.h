@@ -23,7 +23,7 @@ struct SyncerOptions {
   client::Client virtual_client;
   client::Client host_client;
   std::string dns_address;  // nameserver for ClusterFirst pods; "" = that of the tenant's Service
-  int threads = 4;
+  int threads = 8;  // each waits for one answer of the host at a time
 };
 
 class Syncer {

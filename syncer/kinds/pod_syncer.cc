@@ -277,7 +277,7 @@ Result<Outcome> PodSyncer::SyncToHost(const Json& pod) {
   SUBLET_TRY(const std::string name,
              context().mapping.Claim(info().name, kube::KeyOf(pod), NameFormula(kube::KeyOf(pod))));
   wanted.pod["metadata"]["name"] = name;
-  SUBLET_TRY(const Outcome renew, tokens_.Ensure(pod, wanted));
+  SUBLET_TRY(const Outcome renew, tokens_.Ensure(pod, wanted, TokenSecrets::Expect::kAbsent));
   SUBLET_TRY(const Outcome created, CreateHost(wanted.pod));
   (void)created;
   return renew;

@@ -65,7 +65,7 @@ Outcome TokenSecrets::Remember(const kube::ObjectKey& pod, std::string token_set
   return Outcome::After(life);
 }
 
-Result<Outcome> TokenSecrets::Ensure(const Json& pod, const HostPod& wanted) {
+Result<Outcome> TokenSecrets::Ensure(const Json& pod, const HostPod& wanted, Expect expect) {
   if (wanted.token_secret.empty()) {
     return Outcome::Done();
   }
@@ -82,7 +82,9 @@ Result<Outcome> TokenSecrets::Ensure(const Json& pod, const HostPod& wanted) {
       return Outcome::After(known->second.renew_at - context_.clock.Monotonic());
     }
   }
-  auto existing = context_.host_client.Get(target);
+  auto existing = expect == Expect::kAbsent
+                      ? Result<Json>(NotFound({"", "secrets"}, wanted.token_secret))
+                      : context_.host_client.Get(target);
   if (!existing.ok() && !existing.error().Is(Reason::kNotFound)) {
     return std::move(existing).error();
   }
@@ -120,7 +122,10 @@ Result<Outcome> TokenSecrets::Ensure(const Json& pod, const HostPod& wanted) {
   auto written = existing.ok() ? context_.host_client.Update(target, secret)
                                : context_.host_client.Create(SecretTarget(context_, ""), secret);
   if (!written.ok()) {
-    return std::move(written).error();
+    // Of a predecessor with the same name, or left by a run that was killed after it made it.
+    return expect == Expect::kAbsent && written.error().Is(Reason::kAlreadyExists)
+               ? Ensure(pod, wanted)
+               : Result<Outcome>(std::move(written).error());
   }
   return Remember(key, token_set, std::chrono::seconds(life));
 }

@@ -18,9 +18,12 @@ class TokenSecrets {
  public:
   explicit TokenSecrets(SyncContext& context) : context_(context) {}
 
+  // What is known about the Secret: kAbsent saves looking for one that a new pod does not have.
+  enum class Expect : std::uint8_t { kPresent, kAbsent };
   // Creates or renews the Secret `wanted.token_secret` when its tokens are missing or due.
   // Returns when to come back (0 = the pod mounts no token).
-  Result<client::Outcome> Ensure(const kube::Json& virtual_pod, const HostPod& wanted);
+  Result<client::Outcome> Ensure(const kube::Json& virtual_pod, const HostPod& wanted,
+                                 Expect expect = Expect::kPresent);
   // Removes it; a missing one is fine.
   Result<void> Remove(const kube::ObjectKey& virtual_pod);
 
