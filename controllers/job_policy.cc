@@ -4,17 +4,13 @@
 #include <nlohmann/json.hpp>
 
 #include "controllers/pod_record.h"
+#include "kube/json_lists.h"
 
 namespace sublet::controllers {
 namespace {
 
+using kube::ArrayAt;
 using kube::Json;
-
-const Json& ArrayAt(const Json& object, std::initializer_list<std::string_view> path) {
-  static const Json kEmpty = Json::array();
-  const Json* found = kube::Find(object, path);
-  return found != nullptr && found->is_array() ? *found : kEmpty;
-}
 
 // The container whose end matches the rule, or nullptr.
 const ContainerEnd* MatchExitCodes(const Json& rule, const PodRecord& pod) {

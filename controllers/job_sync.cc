@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "kube/json_lists.h"
 #include "kube/object.h"
 #include "kube/timestamp.h"
 
@@ -18,17 +19,6 @@ using client::Outcome;
 using kube::Json;
 
 constexpr std::size_t kUncountedMax = 500;  // per status write, so that it stays small
-
-std::vector<std::string> Texts(const Json& object, std::initializer_list<std::string_view> path) {
-  std::vector<std::string> out;
-  const Json* found = kube::Find(object, path);
-  for (const Json& entry : found != nullptr && found->is_array() ? *found : Json::array()) {
-    if (entry.is_string()) {
-      out.push_back(entry.get<std::string>());
-    }
-  }
-  return out;
-}
 
 std::int64_t CompletionsOf(const Json& job) {
   const Json* value = kube::Find(job, {"spec", "completions"});
@@ -130,8 +120,8 @@ bool JobSync::IsFailed(const client::CachedObject& pod) const {
 }
 
 void JobSync::ReadCounters() {
-  uncounted_succeeded_ = Texts(status_, {"uncountedTerminatedPods", "succeeded"});
-  uncounted_failed_ = Texts(status_, {"uncountedTerminatedPods", "failed"});
+  uncounted_succeeded_ = kube::TextsOf(kube::Find(status_, {"uncountedTerminatedPods", "succeeded"}));
+  uncounted_failed_ = kube::TextsOf(kube::Find(status_, {"uncountedTerminatedPods", "failed"}));
   succeeded_ = kube::FindInt(status_, {"succeeded"});
   failed_ = kube::FindInt(status_, {"failed"});
   if (indexed_) {

@@ -1,11 +1,11 @@
 #include "controllers/pod_record.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "controllers/daemon_pods.h"
+#include "kube/json_lists.h"
 #include "kube/object.h"
 #include "kube/quantity.h"
 #include "kube/timestamp.h"
@@ -13,22 +13,9 @@
 namespace sublet::controllers {
 namespace {
 
+using kube::ArrayAt;
 using kube::Json;
-
-const Json& ArrayAt(const Json& object, std::initializer_list<std::string_view> path) {
-  static const Json kEmpty = Json::array();
-  const Json* found = kube::Find(object, path);
-  return found != nullptr && found->is_array() ? *found : kEmpty;
-}
-
-std::optional<std::int64_t> NumberOf(std::string_view text) {
-  std::int64_t value = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) {
-    return std::nullopt;
-  }
-  return value;
-}
+using kube::NumberOf;
 
 void ReadContainerStatuses(const Json& pod, std::string_view list, bool is_init, PodRecord* out) {
   for (const Json& status : ArrayAt(pod, {"status", list})) {

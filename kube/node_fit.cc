@@ -3,16 +3,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "kube/json_lists.h"
 #include "kube/label_selector.h"
 
 namespace sublet::kube {
 namespace {
-
-const Json& ArrayAt(const Json& object, std::initializer_list<std::string_view> path) {
-  static const Json kEmpty = Json::array();
-  const Json* found = Find(object, path);
-  return found != nullptr && found->is_array() ? *found : kEmpty;
-}
 
 std::optional<LabelOperator> OperatorOf(std::string_view text) {
   if (text == "In") return LabelOperator::kIn;

@@ -9,6 +9,7 @@
 #include "kube/field_error.h"
 #include "kube/field_selector.h"
 #include "kube/int_or_string.h"
+#include "kube/json_lists.h"
 #include "kube/label_selector.h"
 #include "kube/name_generator.h"
 #include "kube/object.h"
@@ -271,6 +272,19 @@ TEST(FieldError, TextsAreKubernetes) {
             "[spec.containers[0].name: Required value, spec.replicas: Invalid value: -1: must be "
             "greater than or equal to 0, spec.type: Unsupported value: \"x\": supported values: "
             "\"A\", \"B\", metadata.labels[k]: Invalid value: [\"a\"]: bad]");
+}
+
+TEST(JsonLists, AnswerForWhatIsAbsentOrOfAnotherType) {
+  const Json object = {{"list", {"a", 1, "b"}}, {"text", "x"}};
+  EXPECT_EQ(ArrayAt(object, {"list"}).size(), 3U);
+  EXPECT_TRUE(ArrayAt(object, {"text"}).empty());
+  EXPECT_TRUE(ArrayAt(object, {"none"}).empty());
+  EXPECT_EQ(TextsOf(Find(object, {"list"})), (std::vector<std::string>{"a", "b"}));
+  EXPECT_TRUE(TextsOf(Find(object, {"text"})).empty());
+  EXPECT_TRUE(TextsOf(nullptr).empty());
+  EXPECT_EQ(NumberOf("-7"), -7);
+  EXPECT_EQ(NumberOf("7 "), std::nullopt);
+  EXPECT_EQ(NumberOf(""), std::nullopt);
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ until_ok() {  # COMMAND...: tried for two minutes
 
 start_sublet() {
   run "$bin" serve --data-dir "$work/sublet" --listen 127.0.0.1:0 --role host \
-    --write-kubeconfig "$work/kubeconfig" 2>"$work/serve.log"
+    --write-kubeconfig "$work/kubeconfig" >"$work/serve.log" 2>&1
   until_ok test -s "$work/kubeconfig"
 }
 

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <nlohmann/json.hpp>
 
+#include "kube/json_lists.h"
 #include "kube/object.h"
 #include "kube/quantity.h"
 #include "node/pod/payload_volume.h"
@@ -16,18 +17,7 @@ using kube::FindBool;
 using kube::FindInt;
 using kube::FindString;
 using kube::Json;
-
-std::vector<std::string> Strings(const Json* list) {
-  std::vector<std::string> out;
-  if (list != nullptr && list->is_array()) {
-    for (const Json& item : *list) {
-      if (item.is_string()) {
-        out.push_back(item.get<std::string>());
-      }
-    }
-  }
-  return out;
-}
+using kube::TextsOf;
 
 // A member of the container's security context, else of the pod's.
 const Json* Security(const PodPlan& plan, const ContainerPlan& container, std::string_view member) {
@@ -103,8 +93,8 @@ Result<void> SetSecurity(const PodPlan& plan, const ContainerPlan& container,
   const Json* escalation = Find(json, {"securityContext", "allowPrivilegeEscalation"});
   spec->no_new_privileges =
       escalation != nullptr && escalation->is_boolean() && !escalation->get<bool>();
-  spec->cap_add = Strings(Find(json, {"securityContext", "capabilities", "add"}));
-  spec->cap_drop = Strings(Find(json, {"securityContext", "capabilities", "drop"}));
+  spec->cap_add = TextsOf(Find(json, {"securityContext", "capabilities", "add"}));
+  spec->cap_drop = TextsOf(Find(json, {"securityContext", "capabilities", "drop"}));
   if (const Json* profile = Security(plan, container, "seccompProfile");
       profile != nullptr && !spec->privileged) {
     const std::string_view type = FindString(*profile, {"type"});
@@ -125,8 +115,8 @@ Result<void> SetSecurity(const PodPlan& plan, const ContainerPlan& container,
 std::vector<std::string> CommandLine(const ContainerPlan& container, const ContainerFacts& facts) {
   const std::map<std::string, std::string> values(facts.environment.begin(),
                                                   facts.environment.end());
-  std::vector<std::string> command = Strings(Find(*container.spec, {"command"}));
-  std::vector<std::string> args = Strings(Find(*container.spec, {"args"}));
+  std::vector<std::string> command = TextsOf(Find(*container.spec, {"command"}));
+  std::vector<std::string> args = TextsOf(Find(*container.spec, {"args"}));
   for (auto* list : {&command, &args}) {
     for (std::string& text : *list) {
       text = ExpandVariables(text, values);
@@ -310,8 +300,8 @@ std::string MakeResolvConf(const PodPlan& plan, const DnsConfig& dns) {
       }
     }
   };
-  add(Strings(Find(*plan.object, {"spec", "dnsConfig", "nameservers"})), &servers);
-  add(Strings(Find(*plan.object, {"spec", "dnsConfig", "searches"})), &searches);
+  add(TextsOf(Find(*plan.object, {"spec", "dnsConfig", "nameservers"})), &servers);
+  add(TextsOf(Find(*plan.object, {"spec", "dnsConfig", "searches"})), &searches);
   if (const Json* list = Find(*plan.object, {"spec", "dnsConfig", "options"});
       list != nullptr && list->is_array()) {
     for (const Json& item : *list) {
@@ -364,7 +354,7 @@ std::string MakeHosts(const PodPlan& plan, const std::string& pod_ip, const DnsC
     out += "\n# Entries added by HostAliases.\n";
     for (const Json& alias : *aliases) {
       out += FindString(alias, {"ip"});
-      for (const std::string& name : Strings(Find(alias, {"hostnames"}))) {
+      for (const std::string& name : TextsOf(Find(alias, {"hostnames"}))) {
         out += "\t" + name;
       }
       out += "\n";

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kube/json_lists.h"
 #include "kube/object.h"
 #include "kube/quantity.h"
 
@@ -13,18 +14,7 @@ using kube::FindBool;
 using kube::FindInt;
 using kube::FindString;
 using kube::Json;
-
-std::vector<std::string> Strings(const Json* list) {
-  std::vector<std::string> out;
-  if (list != nullptr && list->is_array()) {
-    for (const Json& item : *list) {
-      if (item.is_string()) {
-        out.push_back(item.get<std::string>());
-      }
-    }
-  }
-  return out;
-}
+using kube::TextsOf;
 
 // A port as a number or a name.
 std::string PortText(const Json* port) {
@@ -43,7 +33,7 @@ HandlerPlan ParseHandler(const Json* json) {
   }
   if (const Json* exec = Find(*json, {"exec"})) {
     handler.kind = HandlerPlan::Kind::kExec;
-    handler.argv = Strings(Find(*exec, {"command"}));
+    handler.argv = TextsOf(Find(*exec, {"command"}));
   } else if (const Json* http = Find(*json, {"httpGet"})) {
     handler.kind = HandlerPlan::Kind::kHttp;
     handler.host = FindString(*http, {"host"});

@@ -1,30 +1,17 @@
 #include "node/simulate/pod_facts.h"
 
-#include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "kube/json_lists.h"
 #include "kube/object.h"
 #include "kube/timestamp.h"
 
 namespace sublet::node {
 namespace {
 
+using kube::ArrayAt;
 using kube::Json;
-
-const Json& ArrayAt(const Json& object, std::initializer_list<std::string_view> path) {
-  static const Json kEmpty = Json::array();
-  const Json* found = kube::Find(object, path);
-  return found != nullptr && found->is_array() ? *found : kEmpty;
-}
-
-std::optional<std::int64_t> NumberOf(std::string_view text) {
-  std::int64_t value = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) {
-    return std::nullopt;
-  }
-  return value;
-}
+using kube::NumberOf;
 
 std::vector<SimulatedContainer> ReadContainers(const Json& pod, std::string_view list) {
   std::vector<SimulatedContainer> out;
