@@ -32,10 +32,15 @@ section() { [ -z "${SUBLET_DEMO:-}" ] || printf '\n%s== %s%s\n' "$bold" "$1" "$p
 typed() {
   [ -n "${SUBLET_DEMO:-}" ] || return 0
   local text=$*
-  [ "$1" = sh ] && [ "$2" = -c ] && text=$3
+  if [ "$1" = sh ]; then
+    [ "$2" = -c ] || return 0
+    text=$3
+  fi
   declare -F "$1" >/dev/null && return 0  # a check of our own, not something to type
   printf '\n  %s$ %s%s\n' "$bold" "$(printf '%s' "$text" | tr -s ' \n' '  ' | cut -c1-170)" "$plain"
 }
+# in_demo COMMAND...: something to look at, in a demo only.
+in_demo() { [ -z "${SUBLET_DEMO:-}" ] || { printf '\n'; "$@" | sed 's/^/    /'; }; }
 # bounded COMMAND...: a program gets CHECK_S seconds; functions look after themselves.
 bounded() { if [ "$(type -t "$1")" = file ]; then timeout --foreground "${CHECK_S:-180}" "$@"; else "$@"; fi; }
 # check NAME WANTED COMMAND...: the command succeeds and its output contains WANTED.
@@ -57,6 +62,7 @@ refuse() {
 within() {
   local name=$1 wanted=$2 out="" until=$((SECONDS + ${WITHIN_S:-60}))
   shift 2
+  typed "$@"
   while [ $SECONDS -lt $until ]; do
     if out=$(bounded "$@" 2>&1) && [[ $out == *"$wanted"* ]]; then pass "$name" "$out"; return 0; fi
     sleep 0.2

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs everything a fresh Debian 12 machine needs to build and test Sublet. Idempotent: a second
 # run finds everything and returns in well under a second.
+#   bootstrap.sh [--full|--demo]    --full: also what tools/test.sh --full needs; --demo: what the demo needs
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -45,5 +46,5 @@ if [ ${#missing[@]} -gt 0 ]; then
   rm -f "$log"
 fi
 
-tools/fetch-clients.sh
+tools/fetch-clients.sh $([ "${1:-}" != --demo ] || echo --kubectl)
 echo "bootstrap: ready"

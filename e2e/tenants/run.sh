@@ -51,9 +51,6 @@ part() {  # part SERVER NAME: one part of the suite against one host
   fi
 }
 failed=0
-if [ -n "${SUBLET_DEMO:-}" ]; then
-  parts=containers
-fi
 for one in ${server:-sublet ${SUBLET_FULL:+upstream}}; do
   [ "$one" = sublet ] || upstream || continue
   for name in ${parts:-rows containers seeds}; do
