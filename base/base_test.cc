@@ -5,6 +5,7 @@
 
 #include "base/base64.h"
 #include "base/bounded_queue.h"
+#include "base/nearest.h"
 #include "base/random.h"
 #include "base/result.h"
 
@@ -88,6 +89,15 @@ TEST(Random, UuidsAreVersionFourAndDiffer) {
     seen.insert(uuid);
   }
   EXPECT_EQ(seen.size(), 1000u);
+}
+
+TEST(NearestWord, IsTheFirstOfTheFewestEdits) {
+  const std::vector<std::string> words{"create", "connect", "delete", "gpu", "gpud"};
+  EXPECT_EQ(NearestWord("crate", words), "create");
+  EXPECT_EQ(NearestWord("gpus", words), "gpu");
+  EXPECT_EQ(NearestWord("conect", words), "connect");
+  EXPECT_EQ(NearestWord("install", words), "");
+  EXPECT_EQ(NearestWord("x", {}), "");
 }
 
 }  // namespace

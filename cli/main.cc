@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/nearest.h"
 #include "cli/commands.h"
 
 namespace {
@@ -13,6 +14,9 @@ using sublet::cli::Commands;
 void PrintHelp(std::FILE* out) {
   std::fputs(
       "Sublet: virtual Kubernetes clusters per tenant, with GPU fractions that are enforced.\n\n"
+      "  sublet host up --gpus 2      a host on this machine, when there is no cluster\n"
+      "  sublet create team-a         a Kubernetes of its own; kubectl talks to it\n"
+      "  sublet delete team-a         and nothing is left\n\n"
       "Usage: sublet <command> [flags]     sublet <command> --help tells more\n",
       out);
   std::string_view group;
@@ -47,6 +51,12 @@ int main(int argc, char** argv) {
       return command.run(static_cast<int>(arguments.size()) - 1, arguments.data());
     }
   }
-  std::fprintf(stderr, "sublet: unknown command \"%s\"; sublet --help lists them\n", argv[1]);
+  std::vector<std::string> names;
+  for (const Command& command : Commands()) {
+    names.emplace_back(command.name);
+  }
+  const std::string meant = sublet::NearestWord(wanted, names);
+  std::fprintf(stderr, "sublet: unknown command \"%s\";%s sublet --help lists them\n", argv[1],
+               meant.empty() ? "" : (" did you mean " + meant + "?").c_str());
   return 2;
 }

@@ -116,7 +116,7 @@ int Queues(int argc, char** argv) {
   }
   const auto answer = Ask(context, "/sublet/scheduler/queues");
   if (!answer.ok()) {
-    return Fail(answer.error());
+    return Fail(answer.error(), "sublet connect NAME");
   }
   if (output == "json") {
     std::printf("%s\n", kube::DumpPretty(*answer).c_str());

@@ -237,7 +237,7 @@ Result<Connection> Kubeconfig::Resolve(const std::string& context) const {
   Connection out;
   out.context = context.empty() ? current_context() : context;
   if (out.context.empty()) {
-    return NotFound({"", "contexts"}, "current-context");
+    return Status(Reason::kNotFound, "no Kubernetes context is set");
   }
   const Json* entry = FindContext(out.context);
   if (entry == nullptr) {

@@ -6,8 +6,9 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "kube/quantity.h"
+#include "base/nearest.h"
 #include "kube/pod_security.h"
+#include "kube/quantity.h"
 
 namespace sublet::config {
 namespace {
@@ -292,24 +293,6 @@ const std::vector<Key>& Schema() {
   return schema;
 }
 
-// How many edits turn one word into the other, for "did you mean".
-std::size_t Distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) {
-    row[j] = j;
-  }
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
 class Walker {
  public:
   Walker(std::string_view file, TenantConfig& config) : file_(file), config_(config) {}
@@ -351,15 +334,7 @@ class Walker {
       return;
     }
     std::string text = "unknown key " + full;
-    std::string nearest;
-    std::size_t best = 3;
-    for (const std::string& sibling : Children(path)) {
-      if (const std::size_t distance = Distance(name, sibling); distance < best) {
-        best = distance;
-        nearest = sibling;
-      }
-    }
-    if (!nearest.empty()) {
+    if (const std::string nearest = NearestWord(name, Children(path)); !nearest.empty()) {
       text += "; did you mean " + nearest + "?";
     }
     Problem(key_node, text + " allowed here: " + List(path));

@@ -212,6 +212,8 @@ check "27 list -o json" "research-cluster" sh -c 'sublet list -o json | jq -r ".
 check "27 describe -o json" "research-cluster" sh -c 'sublet describe research-cluster -o json | jq -r .name'
 check "27 logs" "sublet serves" sublet logs research-cluster
 check "27 doctor" "" sh -c 'sublet doctor; test $? -le 1'
+refuse "27 an unknown command names the nearest" "did you mean create?" sublet crate
+check "27 help begins with examples" "sublet create team-a" sublet --help
 check "27 completion bash" "complete -F" sublet completion bash
 check "27 completion zsh" "compdef" sublet completion zsh
 check "27 completion fish" "complete -c sublet" sublet completion fish
