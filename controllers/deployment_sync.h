@@ -2,6 +2,7 @@
 // it a step further. Private to the deployment controller.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>

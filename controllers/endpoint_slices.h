@@ -3,6 +3,7 @@
 // Source: k8s.io/endpointslice reconciler.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

@@ -3,6 +3,7 @@
 // Source: kube-controller-manager pkg/controller/history.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

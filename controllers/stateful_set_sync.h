@@ -1,6 +1,7 @@
 // StatefulSetSync: one reconcile of one StatefulSet. Private to the stateful set controller.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

@@ -16,7 +16,6 @@ namespace {
 
 constexpr int kText = 1;
 constexpr int kClose = 8;
-constexpr int kPing = 9;
 constexpr int kPong = 10;
 constexpr std::size_t kReadBytes = 4096;
 constexpr std::size_t kPullBytes = 64 * 1024;

@@ -90,11 +90,10 @@ class MemoryStream final : public Stream {
         initial_.pop_front();
         return std::optional<Chunk>(std::move(frame));
       }
-      const auto& events = server_->events_;  // ascending by revision
-      for (auto next = std::upper_bound(
-               events.begin(), events.end(), seen_,
+      for (auto next = std::upper_bound(  // they stand ascending by revision
+               server_->events_.begin(), server_->events_.end(), seen_,
                [](std::int64_t seen, const auto& event) { return seen < event.revision; });
-           next != events.end() && next->revision <= server_->visible_; ++next) {
+           next != server_->events_.end() && next->revision <= server_->visible_; ++next) {
         const MemoryServer::Event& event = *next;
         seen_ = event.revision;
         if (event.collection == collection_ &&

@@ -46,7 +46,8 @@ void Prober::Add(const Target& target, const OnReport& on_report) {
     return;
   }
   const bool has_startup = container->startup.has_value() && !target.startup_passed;
-  const auto add = [&](ProbeKind kind, const std::optional<ProbePlan>& plan) {
+  const auto add = [&](ProbeKind kind,
+                       const std::optional<ProbePlan>& plan) SUBLET_REQUIRES(mutex_) {
     if (!plan) {
       return;
     }

@@ -2,6 +2,7 @@
 // spells it (phase, conditions, container states).
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 

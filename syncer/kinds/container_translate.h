@@ -2,6 +2,8 @@
 // Private to syncer/kinds (pod_translate.cc).
 #pragma once
 
+#include <nlohmann/json.hpp>
+
 #include "kube/json.h"
 #include "syncer/kinds/pod_translate.h"
 
