@@ -97,7 +97,7 @@ bool MatchesNodeAffinity(const Json& pod_spec, const std::string& name, const La
   if (const Json* selector = Find(pod_spec, {"nodeSelector"}); selector && selector->is_object()) {
     for (const auto& [key, value] : selector->items()) {
       const auto found = std::find_if(labels.begin(), labels.end(),
-                                      [&](const auto& label) { return label.first == key; });
+                                      [&wanted = key](const auto& label) { return label.first == wanted; });
       if (found == labels.end() || value != found->second) {
         return false;
       }

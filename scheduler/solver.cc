@@ -239,7 +239,9 @@ bool Solver::AddVictims(Search& search, JobOrder& queue) {
     return false;
   }
   if (more) {
-    push_without([&](TaskId id) { return std::find(unit.begin(), unit.end(), id) != unit.end(); });
+    push_without([&tasks = unit](TaskId id) {
+      return std::find(tasks.begin(), tasks.end(), id) != tasks.end();
+    });
   }
   if (unit.empty()) {
     return false;
