@@ -185,22 +185,25 @@ Result<RawBody> ParseBody(const Call& call, bool find_duplicates, const kube::Ki
 
 Result<void> DecodeTree(Call& call, const kube::Kind& kind, FieldValidation validation,
                         std::vector<std::string> duplicates, kube::Json& tree, bool is_patch,
-                        std::string patched_text) {
+                        const std::function<std::string()>& patched_text) {
   std::vector<std::string> problems;
+  std::string before;  // the tree before it is normalised, where that may have to be shown
   const auto refuse = [&](std::string_view why) -> Status {
     if (!is_patch) {
       return CannotHandle(kind.gvk, kind.gvk.kind, why);
     }
     return Invalid("", "", "",
                    {{"FieldValueInvalid",
-                     "Invalid value: " + kube::GoQuote(patched_text) + ": " + std::string(why), "patch"}});
+                     "Invalid value: " + kube::GoQuote(patched_text ? patched_text() : before) + ": " +
+                         std::string(why),
+                     "patch"}});
   };
-  if (is_patch && patched_text.empty() && validation == FieldValidation::kStrict) {
-    patched_text = kube::Dump(tree);
+  if (is_patch && !patched_text && validation == FieldValidation::kStrict) {
+    before = kube::Dump(tree);
   }
   if (auto decoded = kube::NormalizeTyped(kind.type, &tree, &problems); !decoded.ok()) {
-    if (is_patch && patched_text.empty()) {
-      patched_text = kube::Dump(tree);
+    if (is_patch && !patched_text && before.empty()) {
+      before = kube::Dump(tree);
     }
     return refuse(decoded.error().message());
   }

@@ -3,6 +3,7 @@
 // Threads: any.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -37,10 +38,10 @@ struct BodyTarget {
 Result<kube::Json> DecodeBody(Call& call, const BodyTarget& target, FieldValidation validation);
 
 // The second half, for trees that come from elsewhere (patched objects). `context` is "" or "patch":
-// for patches problems are answered 422 on the field "patch", whose value is shown as `patched_text`
-// ("" = the JSON of `tree`).
+// for patches problems are answered 422 on the field "patch", whose value is shown as what
+// `patched_text` makes (none = the JSON of `tree`); it is called only when there is a problem.
 Result<void> DecodeTree(Call& call, const kube::Kind& kind, FieldValidation validation,
                         std::vector<std::string> duplicates, kube::Json& tree, bool is_patch,
-                        std::string patched_text = "");
+                        const std::function<std::string()>& patched_text = {});
 
 }  // namespace sublet::apiserver

@@ -108,9 +108,12 @@ Result<kube::Json> ApplyTo(Call& call, const Patch& patch, const kube::Json& liv
     return kube::UnprocessablePatch();
   }
   SUBLET_RETURN_IF_ERROR(CheckPatchedType(call, patch, object));
-  SUBLET_RETURN_IF_ERROR(
-      DecodeTree(call, call.kind(), validation, patch.duplicates, object, true,
-                 patch.type == kStrategicPatch ? kube::GoPrint(patch.body) : std::string()));
+  std::function<std::string()> patched_text;
+  if (patch.type == kStrategicPatch) {
+    patched_text = [&patch] { return kube::GoPrint(patch.body); };
+  }
+  SUBLET_RETURN_IF_ERROR(DecodeTree(call, call.kind(), validation, patch.duplicates, object, true,
+                                    patched_text));
   object["apiVersion"] = call.resource->ApiVersion();
   object["kind"] = call.resource->kind_name();
   return object;

@@ -376,7 +376,9 @@ Result<void> BeforeUpdate(const Kind& kind, const WriteContext& context,
   FieldErrors errors;
   // Twice: the generic step and then each kind's own look at metadata; the causes say so.
   ValidateObjectMetaUpdate(*object, old, &errors);
-  ValidateObjectMetaUpdate(*object, old, &errors);
+  if (!errors.empty()) {
+    ValidateObjectMetaUpdate(*object, old, &errors);
+  }
   // These kinds judge the whole object again, its metadata included.
   if (subresource.empty() && kind.gvk.group.empty() &&
       (kind.gvk.kind == "ConfigMap" || kind.gvk.kind == "Secret")) {

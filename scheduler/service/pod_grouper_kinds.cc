@@ -115,10 +115,10 @@ GroupPlan LeaderWorkerSet(const Json& pod, const Json& set) {
 }
 
 GroupPlan PerPod(const Json& pod, const char* priority) {
-  Json owner = pod;
-  owner["apiVersion"] = "v1";
-  owner["kind"] = "Pod";
-  return PerOwner(owner, 1, priority);
+  GroupPlan plan = PerOwner(pod, 1, priority);
+  plan.owner["apiVersion"] = "v1";
+  plan.owner["kind"] = "Pod";
+  return plan;
 }
 
 }  // namespace
