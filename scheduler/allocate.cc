@@ -185,7 +185,8 @@ void Allocator::ScoreNodes(const Task& task, const std::vector<NodeId>& nodes) {
     const bool now = FitsNow(state, task, id);
     score += profile.score_availability && now ? 100 : 0;
     score += profile.score_resource_type && !gpu_task && hot.cpu_only ? 10 : 0;
-    if (profile.score_sharing && hot.has_groups) {
+    // A pod of whole devices never shares; one without devices counts as fitting beside every share.
+    if (profile.score_sharing && hot.has_groups && (shape.shared || shape.tracked[kGpu] == 0)) {
       const Node& node = state.nodes[static_cast<std::size_t>(id)];
       for (const GpuGroup& group : node.groups) {
         if (group.Used() != 0 && FitsGroup(node, shape, group)) {
