@@ -18,6 +18,14 @@ namespace {
 
 using kube::Json;
 
+constexpr const char* kUsage =
+    "usage: sublet scheduler cases [--profile P] [--table T] [--verbose] FILE...\n"
+    "  --profile P   default, kai-0.7, kai-0.9, kai-0.13 (unless said otherwise), kai-0.17\n"
+    "  --table T     the files are unit tables: division, fairshare, resource_share, queue_order, strategies,\n"
+    "                reclaimable, capacity_policy, minruntime or topology_filter\n"
+    "  --verbose     says what was wrong below each failing id\n"
+    "Prints failing ids and last \"passed N of M\"; exit 1 unless all pass, 2 when a file cannot be read.";
+
 // The table of tasks that lives across rounds.
 struct Table {
   std::map<std::string, TaskRow> tasks;
@@ -219,9 +227,42 @@ class Comparison {
   std::vector<std::string>* problems_;
 };
 
+// Words that the format does not have: a case that is read wrongly must not pass by accident.
+std::vector<std::string> UnknownWords(const Json& test) {
+  std::vector<std::string> problems;
+  const std::string mode = test.at("mode").get<std::string>();
+  if (mode != "single" && mode != "rounds") {
+    problems.push_back("unknown mode \"" + mode + "\"; known: single, rounds");
+  }
+  for (const Json& name : test.at("actions")) {
+    const std::string action = name.get<std::string>();
+    constexpr Action kAll[] = {Action::kAllocate, Action::kConsolidation, Action::kReclaim, Action::kPreempt, Action::kStaleGang};
+    if (std::none_of(std::begin(kAll), std::end(kAll), [&](Action known) { return action == ActionName(known); })) {
+      problems.push_back("unknown action \"" + action + "\"; known: allocate, consolidation, reclaim, preempt, stalegangeviction");
+    }
+  }
+  for (const Json& job : test.at("jobs")) {
+    for (const Json& task : job.at("tasks")) {
+      const std::string state = task.at("state").get<std::string>();
+      bool known = false;
+      for (int i = 0; i <= static_cast<int>(Status::kUnknown); ++i) {
+        known = known || state == StatusName(static_cast<Status>(i));
+      }
+      if (!known) {
+        problems.push_back("unknown state \"" + state + "\" of task " + task.at("name").get<std::string>());
+      }
+    }
+  }
+  return problems;
+}
+
 CaseOutcome RunCase(const Json& test, const Profile& base) {
   CaseOutcome outcome;
   outcome.id = test.at("id").get<std::string>();
+  outcome.problems = UnknownWords(test);
+  if (!outcome.problems.empty()) {
+    return outcome;
+  }
   const Profile profile = ProfileOf(test, base);
   Table table;
   table.tasks = LoadTasks(test);
@@ -305,6 +346,9 @@ int RunCasesCommand(const std::vector<std::string>& args) {
       ++i;
     } else if (args[i] == "--verbose") {
       verbose = true;
+    } else if (args[i] == "--help" || args[i] == "-h") {
+      std::printf("%s\n", kUsage);
+      return 0;
     } else if (args[i].compare(0, 2, "--") == 0) {
       std::fprintf(stderr, "unknown option %s\n", args[i].c_str());
       return 2;
@@ -314,8 +358,7 @@ int RunCasesCommand(const std::vector<std::string>& args) {
   }
   Result<Profile> profile = NamedProfile(profile_name);
   if (!profile.ok() || files.empty()) {
-    std::fprintf(stderr, "%s\n", profile.ok() ? "usage: cases [--profile P] [--table T] [--verbose] FILE..."
-                                              : profile.error().message().c_str());
+    std::fprintf(stderr, "%s\n", profile.ok() ? kUsage : profile.error().message().c_str());
     return 2;
   }
   std::size_t passed = 0;

@@ -310,64 +310,6 @@ void ReadSpread(const Json& pod, const Labels& labels, Constraints* out) {
   }
 }
 
-// Bound claims restrict the nodes; claims that cannot be used keep the pod waiting.
-void ReadVolumes(const Json& pod, const PodLookups& lookups, PodSpec* out) {
-  for (const Json& volume : Array(pod, {"spec", "volumes"})) {
-    if (const Json* map = Find(volume, {"configMap"}); map != nullptr && lookups.config_map_exists && !FindBool(*map, {"optional"})) {
-      const std::string name = Text(*map, {"name"});
-      if (!lookups.config_map_exists(out->ns, name)) {
-        out->unschedulable_reason = "Missing required configmaps: [" + name + "]";
-      }
-    }
-    std::string name = Text(volume, {"persistentVolumeClaim", "claimName"});
-    if (Find(volume, {"ephemeral"}) != nullptr) {
-      name = out->name + "-" + Text(volume, {"name"});
-    }
-    if (name.empty() || !lookups.volume_claim) {
-      continue;
-    }
-    const Json* claim = lookups.volume_claim(out->ns, name);
-    if (claim == nullptr) {
-      out->unschedulable_reason = "persistentvolumeclaim \"" + name + "\" not found";
-      continue;
-    }
-    if (kube::IsDeleting(*claim)) {
-      out->unschedulable_reason = "persistentvolumeclaim \"" + name + "\" is being deleted";
-      continue;
-    }
-    const std::string volume_name = Text(*claim, {"spec", "volumeName"});
-    if (volume_name.empty()) {
-      const Json* storage = lookups.storage_class ? lookups.storage_class(Text(*claim, {"spec", "storageClassName"})) : nullptr;
-      if (storage == nullptr || FindString(*storage, {"volumeBindingMode"}, "Immediate") != "WaitForFirstConsumer") {
-        out->unschedulable_reason = "pod has unbound immediate PersistentVolumeClaims";
-      } else if (const Json& topologies = Array(*storage, {"allowedTopologies"}); !topologies.empty()) {
-        std::vector<NodeTerm> terms;
-        for (const Json& topology : topologies) {
-          NodeTerm term;
-          for (const Json& item : Array(topology, {"matchLabelExpressions"})) {
-            term.labels.push_back({Text(item, {"key"}), SelectorOperator::kIn, Strings(Array(item, {"values"}))});
-          }
-          terms.push_back(std::move(term));
-        }
-        out->constraints.volumes.push_back(std::move(terms));
-      }
-      continue;
-    }
-    const Json* bound = lookups.volume ? lookups.volume(volume_name) : nullptr;
-    if (bound == nullptr) {
-      continue;
-    }
-    const Json& terms = Array(*bound, {"spec", "nodeAffinity", "required", "nodeSelectorTerms"});
-    if (!terms.empty()) {
-      std::vector<NodeTerm> any;
-      for (const Json& term : terms) {
-        any.push_back(NodeTermFrom(term));
-      }
-      out->constraints.volumes.push_back(std::move(any));
-    }
-  }
-}
-
 void ReadStatus(const Json& pod, PodSpec* out) {
   const std::string phase = Text(pod, {"status", "phase"});
   out->node = Text(pod, {"spec", "nodeName"});
@@ -452,7 +394,7 @@ PodSpec PodFromJson(const Json& pod, const PodLookups& lookups) {
   }
   ReadAffinity(pod, out.ns, out.labels, lookups, &constraints);
   ReadSpread(pod, out.labels, &constraints);
-  ReadVolumes(pod, lookups, &out);
+  ResolveVolumes(VolumesOf(pod), lookups, &out);
   for (const Json& claim : Array(pod, {"spec", "resourceClaims"})) {
     std::string name = Text(claim, {"resourceClaimName"});
     for (const Json& made : Array(pod, {"status", "resourceClaimStatuses"})) {

@@ -15,16 +15,45 @@
 
 namespace sublet::scheduler {
 
-// What a pod's conversion must look up elsewhere. Unset functions know nothing.
+// What placing a pod needs to know of a PersistentVolumeClaim and a StorageClass.
+struct VolumeClaimFacts {
+  bool deleting = false;
+  bool lost = false;          // status.phase Lost
+  std::string volume;         // "" = unbound
+  std::string storage_class;  // "" = none named
+};
+struct StorageClassFacts {
+  bool waits = false;                // volumeBindingMode WaitForFirstConsumer
+  std::vector<NodeTerm> topologies;  // allowedTopologies, any of them; empty = everywhere
+};
+
+// What a pod's conversion must look up elsewhere. Unset functions know nothing, and what is not known
+// keeps no pod waiting; a set function that finds nothing says that the object does not exist.
 struct PodLookups {
-  // Claim and volume by key; nullptr when it does not exist.
-  std::function<const kube::Json*(const std::string& ns, const std::string& name)> volume_claim;
-  std::function<const kube::Json*(const std::string& name)> volume;
-  std::function<const kube::Json*(const std::string& name)> storage_class;
+  std::function<std::optional<VolumeClaimFacts>(const std::string& ns, const std::string& name)> volume_claim;
+  // The node terms of a PersistentVolume, any of which must hold; empty = everywhere.
+  std::function<std::optional<std::vector<NodeTerm>>(const std::string& name)> volume;
+  std::function<std::optional<StorageClassFacts>(const std::string& name)> storage_class;
   std::function<bool(const std::string& ns, const std::string& name)> config_map_exists;
   // Names of the namespaces whose labels match.
   std::function<std::vector<std::string>(const Selector& selector)> namespaces;
 };
+
+// The objects that must exist before a pod can be placed, by name in its namespace; sorted, unique.
+struct VolumeRefs {
+  std::vector<std::string> claims;
+  std::vector<std::string> config_maps;  // optional ones are left out
+  bool empty() const { return claims.empty() && config_maps.empty(); }
+};
+VolumeRefs VolumesOf(const kube::Json& pod);
+// Adds to `pod` what its volumes ask of a node, or the reason why none will do.
+// Differs: an unbound claim of a class that is not known keeps no pod waiting. In a tenant the class and
+// the binding are the host's, which may wait for the pod.
+void ResolveVolumes(const VolumeRefs& refs, const PodLookups& lookups, PodSpec* pod);
+VolumeClaimFacts VolumeClaimFromJson(const kube::Json& claim);
+StorageClassFacts StorageClassFromJson(const kube::Json& storage_class);
+// The node terms of a PersistentVolume.
+std::vector<NodeTerm> VolumeTermsFromJson(const kube::Json& volume);
 
 PodSpec PodFromJson(const kube::Json& pod, const PodLookups& lookups = {});
 NodeSpec NodeFromJson(const kube::Json& node);

@@ -13,6 +13,8 @@
 // Threads: one, the scheduler's. Lifetime: strings and structs are copied in and out.
 #pragma once
 
+#include <array>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -127,6 +129,10 @@ class Engine {
   void BindFailed(const std::string& uid, Millis now);
   // The eviction did not happen; the pod runs on.
   void EvictFailed(const std::string& uid);
+
+  // What the queues used over time, as shares of the cluster (cpu, memory, gpu); queues that are not
+  // named keep theirs. Counts in the division while kValue is above 0 (UsageHistory makes it).
+  void SetUsage(const std::map<std::string, std::array<double, 3>>& usage) { state_.SetUsage(usage); }
 
   std::optional<Explanation> Explain(const std::string& uid, Millis now);
   // Queues in tree order, with shares as of the last cycle.

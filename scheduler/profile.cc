@@ -163,6 +163,10 @@ Result<void> SetArgument(Profile& profile, const std::string& key, const std::st
   if (key == "kValue") {
     return number(&profile.k, 0);
   }
+  if (key == "usageHalfLifePeriod") {
+    SUBLET_RETURN_IF_ERROR(duration(&profile.usage_half_life));
+    return profile.usage_half_life >= 0 ? Ok() : Result<void>(BadValue(key, value, "a duration from 0 on"));
+  }
   // KAI's spelling is part of its interface; the right one is accepted too.
   if (key == "relcaimerSaturationMultiplier" || key == "reclaimerSaturationMultiplier") {
     return number(&profile.saturation, 1);
@@ -223,7 +227,7 @@ Result<void> SetArgument(Profile& profile, const std::string& key, const std::st
                                       "maxConsolidationPreemptees, placementStrategy.cpu, placementStrategy.gpu, preemptMinRuntime, "
                                       "queueDepthPerAction.ACTION, reclaimMinRuntime, reclaimResolveMethod, "
                                       "relcaimerSaturationMultiplier, reserveAfter, respectDisruptionBudgets, searchSteps, "
-                                      "useSchedulingSignatures");
+                                      "usageHalfLifePeriod, useSchedulingSignatures");
 }
 
 }  // namespace sublet::scheduler

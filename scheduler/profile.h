@@ -32,6 +32,7 @@ struct Profile {
   bool score_resource_type = true;
   bool score_pod_affinity = true;  // preferred terms of node and pod affinity
   double k = 1;
+  Millis usage_half_life = 0;      // of the usage history; 0 = no history, usage counts as 0
   double saturation = 1;
   bool strict_fair_share = false;      // before 0.8: no saturation rule, nobody above the fair share
   bool preemptibility_field = true;    // else by priority alone

@@ -492,5 +492,52 @@ TEST(ConvertTest, PodsNodesQueuesAndGroups) {
   EXPECT_EQ(g.root.groups[0].pod_sets[1].min_available, 3);
 }
 
+TEST(CasesTest, UnknownWordsFailTheCase) {
+  const std::string text = testing::ReadFile(testing::SourceFile("scheduler/testdata/cases.json"));
+  const auto problem = [&](std::string from, const std::string& to) {
+    std::string changed = text;
+    changed.replace(changed.find(from), from.size(), to);
+    const auto outcomes = RunCases(changed, *NamedProfile("kai-0.13"));
+    return outcomes.ok() && !outcomes->front().problems.empty() ? outcomes->front().problems.front() : "";
+  };
+  EXPECT_THAT(problem("[\"allocate\"]", "[\"alocate\"]"), HasSubstr("unknown action \"alocate\""));
+  EXPECT_THAT(problem("\"mode\":\"single\"", "\"mode\":\"twice\""), HasSubstr("unknown mode"));
+  EXPECT_THAT(problem("\"state\":\"Pending\"", "\"state\":\"Waiting\""), HasSubstr("unknown state \"Waiting\" of task solo-0"));
+}
+
+TEST(ConvertTest, WhatAPodMountsMustExist) {
+  const auto pod = kube::ParseJson(R"({"metadata":{"name":"p","namespace":"ns"},"spec":{
+    "volumes":[{"name":"d","persistentVolumeClaim":{"claimName":"disk"}},{"name":"e","ephemeral":{}},
+      {"name":"m","configMap":{"name":"map"}},{"name":"unused","configMap":{"name":"nobody"}},
+      {"name":"j","projected":{"sources":[{"configMap":{"name":"maybe","optional":true}},{"configMap":{"name":"part"}}]}}],
+    "containers":[{"volumeMounts":[{"name":"m"},{"name":"j"}],"envFrom":[{"configMapRef":{"name":"env"}}],
+      "env":[{"name":"A","valueFrom":{"configMapKeyRef":{"name":"key"}}}]}]}})");
+  ASSERT_TRUE(pod.ok());
+  const VolumeRefs refs = VolumesOf(*pod);
+  EXPECT_EQ(refs.claims, (std::vector<std::string>{"disk", "p-e"}));
+  EXPECT_EQ(refs.config_maps, (std::vector<std::string>{"env", "key", "map", "part"}));
+  const auto reason = [&](std::optional<VolumeClaimFacts> claim, std::optional<StorageClassFacts> storage) {
+    PodLookups lookups;
+    lookups.volume_claim = [&](const std::string&, const std::string&) { return claim; };
+    lookups.storage_class = [&](const std::string&) { return storage; };
+    lookups.volume = [](const std::string&) { return std::optional(std::vector<NodeTerm>{NodeTerm{}}); };
+    PodSpec spec;
+    ResolveVolumes({{"disk"}, {}}, lookups, &spec);
+    return spec.unschedulable_reason + (spec.constraints.volumes.empty() ? "" : "node terms");
+  };
+  EXPECT_EQ(reason(std::nullopt, {}), "persistentvolumeclaim \"disk\" not found");
+  EXPECT_EQ(reason(VolumeClaimFacts{true, false, "v", ""}, {}), "persistentvolumeclaim \"disk\" is being deleted");
+  EXPECT_EQ(reason(VolumeClaimFacts{false, true, "v", ""}, {}), "persistentvolumeclaim \"disk\" bound to non-existent persistentvolume \"v\"");
+  EXPECT_EQ(reason(VolumeClaimFacts{false, false, "", "s"}, StorageClassFacts{false, {}}), "pod has unbound immediate PersistentVolumeClaims");
+  EXPECT_EQ(reason(VolumeClaimFacts{false, false, "", "s"}, StorageClassFacts{true, {NodeTerm{}}}), "node terms");
+  EXPECT_EQ(reason(VolumeClaimFacts{false, false, "", "s"}, std::nullopt), "");
+  EXPECT_EQ(reason(VolumeClaimFacts{false, false, "v", "s"}, StorageClassFacts{false, {}}), "node terms");
+  PodLookups none;
+  none.config_map_exists = [](const std::string&, const std::string& name) { return name == "map"; };
+  PodSpec spec;
+  ResolveVolumes(refs, none, &spec);
+  EXPECT_EQ(spec.unschedulable_reason, "Missing required configmaps: [env key part]");
+}
+
 }  // namespace
 }  // namespace sublet::scheduler

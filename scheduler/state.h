@@ -243,6 +243,7 @@ class State {
   void DeletePod(const std::string& uid);
   void UpsertTopology(const TopologySpec& spec);
   void DeleteTopology(const std::string& name);
+  void SetUsage(const std::map<std::string, std::array<double, 3>>& usage);
   void UpsertClaim(const ClaimSpec& spec);
   void DeleteClaim(const std::string& key);
   void UpsertSlice(const DeviceSlice& slice);

@@ -233,7 +233,13 @@ void State::UpsertQueue(const QueueSpec& spec) {
   }
   Queue& q = queue(it->second);
   queues_dirty_ = queues_dirty_ || q.spec.parent != spec.parent || q.spec.model_limits != spec.model_limits;
+  // A Queue object says nothing of the past: what SetUsage told stays.
+  const bool silent = std::all_of(std::begin(spec.usage), std::end(spec.usage), [](double used) { return used == 0; });
+  const std::array<double, 3> usage{q.spec.usage[0], q.spec.usage[1], q.spec.usage[2]};
   q.spec = spec;
+  if (silent) {
+    std::copy(usage.begin(), usage.end(), q.spec.usage);
+  }
   q.share.name = spec.name;
   q.share.priority = spec.priority;
   q.share.created = spec.created;
@@ -455,6 +461,15 @@ void State::DeleteTopology(const std::string& name) {
   topologies.erase(name);
   ++capacity_generation;
   ++node_generation;
+}
+void State::SetUsage(const std::map<std::string, std::array<double, 3>>& usage) {
+  for (const auto& [name, used] : usage) {
+    const auto it = queue_index_.find(name);
+    if (it != queue_index_.end() && !std::equal(used.begin(), used.end(), queue(it->second).spec.usage)) {
+      std::copy(used.begin(), used.end(), queue(it->second).spec.usage);
+      shares_dirty_ = true;
+    }
+  }
 }
 void State::UpsertClaim(const ClaimSpec& spec) {
   claims[spec.Key()] = spec;

@@ -57,7 +57,7 @@ controlPlane:
   scheduler:
     profiles:
     - {schedulerName: kai-scheduler, profile: kai-0.13}
-    - {schedulerName: kai-new, profile: kai-0.17, arguments: {placementStrategy.gpu: spread, kValue: 0.5}}
+    - {schedulerName: kai-new, profile: kai-0.17, arguments: {placementStrategy.gpu: spread, kValue: 0.5, usageHalfLifePeriod: 1h}}
 CONFIG
 serve || { echo "0 passed, 1 failed, 0 skipped"; exit 1; }
 port=$(k config view -o 'jsonpath={.clusters[0].cluster.server}' | sed 's/.*://')
@@ -97,7 +97,23 @@ refuse "the fraction of a placed pod stays" "cannot be changed" k annotate --ove
 check "a pod for another profile" created apply '{apiVersion: v1, kind: Pod, metadata: {name: other, labels: {kai.scheduler/queue: a}}, spec: {schedulerName: kai-new, containers: [{name: main, image: x, resources: {limits: {nvidia.com/gpu: 1}}}]}}'
 within "runs under its own scheduler name" Running phase other
 k delete pod other --now >/dev/null 2>&1
+within "what queues used is remembered" '"queues":{' k get configmap -n kube-system sublet-queue-usage -o 'jsonpath={.data.usage\.json}'
 within "KAI's metrics are served" kai_queue_allocated_gpus k get --raw /metrics
+
+# What a pod mounts must exist first.
+apply '{apiVersion: v1, kind: Pod, metadata: {name: needs, labels: {kai.scheduler/queue: a}}, spec: {schedulerName: kai-scheduler,
+  volumes: [{name: data, persistentVolumeClaim: {claimName: disk}}, {name: map, configMap: {name: settings}}],
+  containers: [{name: main, image: x, volumeMounts: [{name: data, mountPath: /d}, {name: map, mountPath: /m}]}]}}' >/dev/null
+within "a missing claim keeps a pod waiting, and its condition says so" 'persistentvolumeclaim "disk" not found' reason needs
+apply '{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: disk}, spec: {accessModes: [ReadWriteOnce], storageClassName: later, resources: {requests: {storage: 1Gi}}}}' >/dev/null
+within "then a missing ConfigMap does" "Missing required configmaps: [settings]" reason needs
+check "the ConfigMap comes" created k create configmap settings --from-literal=a=b
+within "and the pod runs" Running phase needs
+check "a claim of a class that binds at once" created apply '{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: at-once}, provisioner: example.com/none}'
+apply '{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: unbound}, spec: {accessModes: [ReadWriteOnce], storageClassName: at-once, resources: {requests: {storage: 1Gi}}}}' >/dev/null
+apply '{apiVersion: v1, kind: Pod, metadata: {name: waits}, spec: {volumes: [{name: data, persistentVolumeClaim: {claimName: unbound}}], containers: [{name: main, image: x}]}}' >/dev/null
+within "is waited for, under the default profile too" "pod has unbound immediate PersistentVolumeClaims" reason waits
+k delete pod needs waits --now >/dev/null 2>&1
 
 # A gang: a PodGroup with minMember 3 waits until all three are there.
 apply '{apiVersion: scheduling.run.ai/v2alpha2, kind: PodGroup, metadata: {name: gang, namespace: default}, spec: {minMember: 3, queue: b, priorityClassName: train}}' >/dev/null

@@ -2,6 +2,8 @@
 // cycle. Where devices are granted by slices, all slices of a unit are asked for first and nobody is
 // bound before all are granted; one denial gives the others back and the whole unit waits.
 // What became of every decision is told back through `on_result`.
+// Differs: KAI's scheduler writes a BindRequest for its binder to carry out. Here one process does both, so
+// a bind is one request to pods/binding and no BindRequest is made; nobody else would read it.
 // Threads: Submit on the scheduler's thread; work on the pool "bind-N"; answers of the broker on its
 // informers' thread. Bound: kWorkMax waiting steps; a decision beyond that fails at once and comes
 // back by the engine's back-off.

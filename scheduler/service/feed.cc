@@ -14,6 +14,9 @@ using client::ObjectPtr;
 using kube::Json;
 
 constexpr std::string_view kUidIndex = "uid";
+// Of pods without a node, by what they need: "claims", "claim/<namespace>/<name>", "map/<namespace>/<name>".
+constexpr std::string_view kVolumeIndex = "volumes";
+constexpr std::string_view kAnyClaim = "claims";
 
 struct NodeRecord {
   NodeSpec spec;
@@ -55,6 +58,11 @@ PodRecordPtr MakePodRecord(const Json& pod) {
   if (auto request = gpu::ParseGpuRequest(AnnotationMap(pod)); request.ok()) {
     record->gpu = *request;
   }
+  if (record->unbound_pending) {
+    record->volumes = VolumesOf(pod);
+    // The control plane makes this one in every namespace, and every pod with a token names it.
+    std::erase(record->volumes.config_maps, "kube-root-ca.crt");
+  }
   if (record->spec.request.gpu == GpuKind::kWhole) {
     record->whole_gpus = record->spec.request.gpu_count;
   }
@@ -80,6 +88,7 @@ Feed::Feed(client::InformerFactory& informers, const FeedOptions& options,
     WatchKai(informers);
   }
   WatchBudgets(informers);
+  WatchVolumes(informers, options.kai);
   WatchPods(informers);
 }
 
@@ -171,13 +180,31 @@ void Feed::WatchPods(client::InformerFactory& informers) {
   pods_->AddIndex(kUidIndex, [](const client::CachedObject& pod) {
     return std::vector<std::string>{pod.uid};
   });
+  pods_->AddIndex(kVolumeIndex, [](const client::CachedObject& pod) {
+    std::vector<std::string> keys;
+    const VolumeRefs& refs = pod.As<PodRecord>().volumes;
+    for (const std::string& name : refs.claims) {
+      keys.push_back("claim/" + pod.key.namespace_name + "/" + name);
+    }
+    for (const std::string& name : refs.config_maps) {
+      keys.push_back("map/" + pod.key.namespace_name + "/" + name);
+    }
+    if (!refs.claims.empty()) {
+      keys.emplace_back(kAnyClaim);
+    }
+    return keys;
+  });
   pods_->AddHandler([this](const ObjectPtr& before, const ObjectPtr& after) {
     if (before != nullptr && (after == nullptr || after->uid != before->uid)) {
       Put(kPod, before->uid, [uid = before->uid](Engine& engine) { engine.DeletePod(uid); });
     }
     if (after != nullptr) {
       Put(kPod, after->uid, [this, after](Engine& engine) {
-        const PodSpec& spec = after->As<PodRecord>().spec;
+        const auto& pod = after->As<PodRecord>();
+        if (!pod.volumes.empty()) {
+          return engine.Apply(Resolved(pod, engine));
+        }
+        const PodSpec& spec = pod.spec;
         if (spec.node.empty() || spec.request.gpu != GpuKind::kWhole || !devices_of_) {
           return engine.Apply(spec);
         }
@@ -188,6 +215,74 @@ void Feed::WatchPods(client::InformerFactory& informers) {
       });
     }
   });
+}
+
+// What is asked is looked up when the engine takes the pod, so that it is never older than the event
+// that showed the pod again.
+PodSpec Feed::Resolved(const PodRecord& pod, const Engine& engine) const {
+  PodSpec spec = pod.spec;
+  const int profile = engine.ProfileFor(pod.scheduler_name);
+  // kube-scheduler leaves a missing ConfigMap to the kubelet; KAI does not.
+  const bool kai = profile != kNone && !engine.profiles()[static_cast<std::size_t>(profile)].kube;
+  ResolveVolumes(pod.volumes, Lookups(kai), &spec);
+  return spec;
+}
+
+PodLookups Feed::Lookups(bool config_maps) const {
+  PodLookups lookups;
+  lookups.volume_claim = [this](const std::string& ns, const std::string& name) -> std::optional<VolumeClaimFacts> {
+    const ObjectPtr found = volume_claims_->Get({ns, name});
+    return found == nullptr ? std::nullopt : std::optional(found->As<VolumeClaimFacts>());
+  };
+  lookups.volume = [this](const std::string& name) -> std::optional<std::vector<NodeTerm>> {
+    const ObjectPtr found = volumes_->Get({"", name});
+    return found == nullptr ? std::nullopt : std::optional(found->As<std::vector<NodeTerm>>());
+  };
+  lookups.storage_class = [this](const std::string& name) -> std::optional<StorageClassFacts> {
+    const ObjectPtr found = storage_classes_->Get({"", name});
+    return found == nullptr ? std::nullopt : std::optional(found->As<StorageClassFacts>());
+  };
+  if (config_maps && config_maps_ != nullptr) {
+    lookups.config_map_exists = [this](const std::string& ns, const std::string& name) {
+      return config_maps_->Get({ns, name}) != nullptr;
+    };
+  }
+  return lookups;
+}
+
+void Feed::Reconsider(std::string_view reference) {
+  for (const ObjectPtr& pod : pods_->ByIndex(kVolumeIndex, reference)) {
+    Put(kPod, pod->uid, [this, pod](Engine& engine) { engine.Apply(Resolved(pod->As<PodRecord>(), engine)); });
+  }
+}
+
+void Feed::WatchVolumes(client::InformerFactory& informers, bool config_maps) {
+  const auto key_of = [](const ObjectPtr& before, const ObjectPtr& after) { return (after != nullptr ? after : before)->key.Text(); };
+  const auto any_claim = [this](const ObjectPtr&, const ObjectPtr&) { Reconsider(kAnyClaim); };
+  auto claims = Options("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim");
+  claims.make_record = [](const Json& object) { return std::make_shared<const VolumeClaimFacts>(VolumeClaimFromJson(object)); };
+  volume_claims_ = &informers.For(claims);
+  volume_claims_->AddHandler([this, key_of](const ObjectPtr& before, const ObjectPtr& after) {
+    Reconsider("claim/" + key_of(before, after));
+  });
+  auto volumes = Options("", "v1", "persistentvolumes", "PersistentVolume");
+  volumes.make_record = [](const Json& object) { return std::make_shared<const std::vector<NodeTerm>>(VolumeTermsFromJson(object)); };
+  volumes_ = &informers.For(volumes);
+  volumes_->AddHandler(any_claim);
+  auto classes = Options("storage.k8s.io", "v1", "storageclasses", "StorageClass");
+  classes.make_record = [](const Json& object) { return std::make_shared<const StorageClassFacts>(StorageClassFromJson(object)); };
+  storage_classes_ = &informers.For(classes);
+  storage_classes_->AddHandler(any_claim);
+  if (config_maps) {
+    auto maps = Options("", "v1", "configmaps", "ConfigMap");
+    maps.metadata_only = true;
+    config_maps_ = &informers.For(maps);
+    config_maps_->AddHandler([this, key_of](const ObjectPtr& before, const ObjectPtr& after) {
+      if (before == nullptr || after == nullptr) {
+        Reconsider("map/" + key_of(before, after));
+      }
+    });
+  }
 }
 
 void Feed::WatchKai(client::InformerFactory& informers) {

@@ -14,6 +14,7 @@
 #include "base/mutex.h"
 #include "client/informer.h"
 #include "gpu/api/request.h"
+#include "scheduler/convert.h"
 #include "scheduler/engine.h"
 
 namespace sublet::scheduler {
@@ -31,6 +32,7 @@ struct PodRecord {
   std::string condition_reason;
   std::optional<gpu::GpuRequest> gpu;  // the sharing annotations, when they parse
   std::int64_t whole_gpus = 0;
+  VolumeRefs volumes;             // of a pod without a node; empty otherwise
 };
 using PodRecordPtr = std::shared_ptr<const PodRecord>;
 
@@ -73,6 +75,11 @@ class Feed {
   void WatchPods(client::InformerFactory& informers);
   void WatchKai(client::InformerFactory& informers);
   void WatchBudgets(client::InformerFactory& informers);
+  void WatchVolumes(client::InformerFactory& informers, bool config_maps);
+  // Shows the engine again the waiting pods that refer to something (kVolumeIndex).
+  void Reconsider(std::string_view reference);
+  PodSpec Resolved(const PodRecord& pod, const Engine& engine) const;
+  PodLookups Lookups(bool config_maps) const;
   void NodeChanged(const std::string& name);
 
   std::function<void()> wake_;
@@ -84,6 +91,10 @@ class Feed {
   client::Informer* queues_ = nullptr;
   client::Informer* groups_ = nullptr;
   client::Informer* priority_classes_ = nullptr;
+  client::Informer* volume_claims_ = nullptr;
+  client::Informer* volumes_ = nullptr;
+  client::Informer* storage_classes_ = nullptr;
+  client::Informer* config_maps_ = nullptr;
 
   Mutex mutex_;
   std::map<std::string, Change> waiting_[kKinds] SUBLET_GUARDED_BY(mutex_);

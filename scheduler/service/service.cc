@@ -15,6 +15,10 @@ using kube::Json;
 
 constexpr std::size_t kQuestionsMax = 64;
 constexpr std::string_view kComponent = "sublet-scheduler";
+constexpr Millis kUsageCounted = 1'000;  // at most one count a second
+constexpr Millis kUsageTold = 60'000;    // KAI's fetchInterval
+constexpr const char* kUsageNamespace = "kube-system";
+constexpr const char* kUsageName = "sublet-queue-usage";
 
 Json ShareJson(const QueueShare& share) {
   static constexpr const char* kNames[] = {"cpu", "memory", "gpu"};
@@ -110,6 +114,11 @@ SchedulerService::SchedulerService(SchedulerServiceOptions options, const Clock&
     Wake();
   });
   binder_->UseSlices(broker_.get());
+  for (const Profile& profile : options_.profiles) {
+    if (profile.usage_half_life > 0 && !usage_) {
+      usage_.emplace(profile.usage_half_life);
+    }
+  }
   status_ = std::make_unique<StatusWriter>(options_.client, *feed_, recorder_, clock);
   if (options_.kai) {
     const auto profile_of = [this](const std::string& name) -> const Profile* {
@@ -193,6 +202,7 @@ void SchedulerService::Run() {
       return;
     }
   }
+  ReadUsage();
   for (;;) {
     Cycle();
     MutexLock lock(mutex_);
@@ -233,12 +243,13 @@ void SchedulerService::Cycle() {
   for (const Question& question : questions) {
     question(engine_);
   }
+  const Deadline usage_due = KeepUsage(now);
   MutexLock lock(mutex_);
   if (cycle.more) {
     return;
   }
   const Deadline until = std::min(
-      status_due, cycle.earliest == kNever
+      std::min<Deadline>(status_due, usage_due), cycle.earliest == kNever
                       ? Deadline::max()
                       : After(std::chrono::milliseconds(std::max<Millis>(cycle.earliest - NowMillis(), 1))));
   while (!woken_ && !stopped_ && questions_.empty() && results_.empty()) {
@@ -248,6 +259,46 @@ void SchedulerService::Cycle() {
       break;
     }
   }
+}
+
+void SchedulerService::ReadUsage() {
+  if (!usage_) {
+    return;
+  }
+  const auto kept = options_.client.Get({{"", "v1", "configmaps"}, kUsageNamespace, kUsageName, ""});
+  if (kept.ok() && usage_->Decode(std::string(kube::FindString(*kept, {"data", "usage.json"})))) {
+    engine_.SetUsage(usage_->Shares());
+  } else if (kept.ok() || !kept.error().Is(Reason::kNotFound)) {
+    log::Warn("the usage history was not read and begins anew", {{"object", kUsageName}});
+  }
+}
+
+Deadline SchedulerService::KeepUsage(Millis now) {
+  if (!usage_) {
+    return Deadline::max();
+  }
+  if (now - usage_counted_ >= kUsageCounted || now < usage_counted_) {
+    usage_counted_ = now;
+    const Amounts total = ToAmounts(engine_.state().total);
+    usage_->Advance(now, engine_.Queues(), {total[0], total[1], total[2]});
+  }
+  if (now - usage_told_ >= kUsageTold || now < usage_told_) {
+    usage_told_ = now;
+    engine_.SetUsage(usage_->Shares());
+    const Json map = {{"apiVersion", "v1"},
+                      {"kind", "ConfigMap"},
+                      {"metadata", {{"name", kUsageName}, {"namespace", kUsageNamespace}}},
+                      {"data", {{"usage.json", usage_->Encode()}}}};
+    const client::Target path{{"", "v1", "configmaps"}, kUsageNamespace, kUsageName, ""};
+    auto kept = options_.client.Patch(path, client::PatchType::kMerge, {{"data", map.at("data")}});
+    if (!kept.ok() && kept.error().Is(Reason::kNotFound)) {
+      kept = options_.client.Create({{"", "v1", "configmaps"}, kUsageNamespace, "", ""}, map);
+    }
+    if (!kept.ok()) {
+      log::Warn("the usage history was not kept", {{"error", kept.error()}});
+    }
+  }
+  return After(std::chrono::milliseconds(std::max<Millis>(usage_told_ + kUsageTold - now, 1)));
 }
 
 bool SchedulerService::Ask(Question question) {

@@ -19,6 +19,7 @@
 #include "scheduler/service/pod_grouper.h"
 #include "scheduler/service/slices.h"
 #include "scheduler/service/status_writer.h"
+#include "scheduler/usage.h"
 
 namespace sublet::scheduler {
 
@@ -55,6 +56,10 @@ class SchedulerService {
   void Run();
   void Cycle();
   void Count(const CycleResult& cycle, std::int64_t micros);
+  // Counts what queues held; tells the engine and keeps it in a ConfigMap once a minute. Returns when it
+  // must be called again; never when no profile asks for a history.
+  Deadline KeepUsage(Millis now);
+  void ReadUsage();
   void Wake();
   // Runs `question` between two cycles. False: stopped.
   bool Ask(Question question);
@@ -71,6 +76,10 @@ class SchedulerService {
   std::unique_ptr<Binder> binder_;
   std::unique_ptr<PodGrouper> grouper_;
   std::unique_ptr<StatusWriter> status_;
+
+  // The scheduler thread's; unset when no profile counts past use.
+  std::optional<UsageHistory> usage_;
+  Millis usage_counted_ = 0, usage_told_ = 0;
 
   Mutex mutex_;
   CondVar wake_;
