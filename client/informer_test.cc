@@ -73,6 +73,7 @@ struct Fixture {
         factory(client),
         informer(factory.For({.resource = {"", "v1", "configmaps"}})),
         watcher(informer) {}
+  ~Fixture() { factory.Stop(); }  // the watcher goes first, and handlers may still run
   void Start() {
     factory.Start();
     ASSERT_TRUE(factory.WaitSynced(After(std::chrono::seconds(20))));
