@@ -204,6 +204,12 @@ TEST_F(CronPolicies, ConcurrencyHistoryDeadlineAndTimeZone) {
     }
     EXPECT_TRUE(HasJob(JobName("keeps", first), true)) << cluster_->last();
     EXPECT_TRUE(Told("forgets", "SuccessfulDelete")) << cluster_->last();
+    // A Job is there before its CronJob's status says so; the controller must not stop in between.
+    for (const char* name : {"forbids", "replaces", "allows", "keeps"}) {
+      EXPECT_TRUE(cluster_->AwaitOne("batch/v1/cronjobs", name, [&](const Json& cron) {
+        return kube::FindTime(kube::FindString(cron, {"status", "lastScheduleTime"})) == first;
+      })) << name << cluster_->last();
+    }
   }
   EXPECT_TRUE(JobsOf("tardy").empty()) << "its five seconds were over";
   {
