@@ -159,15 +159,6 @@ bool WaitForTurn(ProcessState& state, int device, SlotDevice& slot) {
     }
     if (!is_waiting) {
       is_waiting = true;
-      // A loop that launches and waits comes here when its last launch is done: gpud is told so with the
-      // request below, or the device would stand still until the helper thread looks.
-      if ((word & kLeaseOpen) == 0 && slot.submitted.load(std::memory_order_relaxed) != slot.completed.load(std::memory_order_relaxed)) {
-        LockHolder hold(gate.lock);
-        if (gate.dirty_count > 0 && gate.count == 0) {
-          MarkStreams(gate, slot);
-        }
-        PollMarks(gate, slot);
-      }
       slot.waiting.fetch_add(1);
     }
     if (now - asked_ns > kWaitNs) {
