@@ -240,6 +240,12 @@ class CronJobController final : public Controller {
     if (kube::FindString(status, {"lastScheduleTime"}) == scheduled_text) {
       return Ok();
     }
+    // Made already, by a try that ended before the status was written: it does not stand in its own way.
+    if (std::any_of(jobs.begin(), jobs.end(),
+                    [&](const Owned& job) { return job.object->key.name == name; })) {
+      status["lastScheduleTime"] = scheduled_text;
+      return Ok();
+    }
     if (const Json* deadline = kube::Find(*cron, {"spec", "startingDeadlineSeconds"});
         deadline != nullptr && deadline->is_number_integer() &&
         scheduled + std::chrono::seconds(deadline->get<std::int64_t>()) < now) {
