@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
+#include "kube/json_lists.h"
 #include "node/pod/payload_volume.h"
 
 namespace sublet::node {
@@ -19,24 +20,12 @@ using kube::Json;
 constexpr std::size_t kSpecBytesMax = 1u << 20;
 constexpr std::size_t kSpecFilesMax = 1000;
 
-std::vector<std::string> Strings(const Json* list) {
-  std::vector<std::string> out;
-  if (list != nullptr && list->is_array()) {
-    for (const Json& item : *list) {
-      if (item.is_string()) {
-        out.push_back(item.get<std::string>());
-      }
-    }
-  }
-  return out;
-}
-
 void AddMounts(const Json& list, CdiEdits* out) {
   for (const Json& item : list) {
     EngineMount mount;
     mount.source = FindString(item, {"hostPath"});
     mount.target = FindString(item, {"containerPath"});
-    for (const std::string& option : Strings(Find(item, {"options"}))) {
+    for (const std::string& option : kube::TextsOf(Find(item, {"options"}))) {
       mount.read_only = mount.read_only || option == "ro";
       if (option == "rslave" || option == "rshared") {
         mount.propagation = option;
@@ -61,8 +50,8 @@ void AddHooks(const Json& list, CdiEdits* out) {
     CdiHook hook;
     hook.hook_name = FindString(item, {"hookName"});
     hook.path = FindString(item, {"path"});
-    hook.args = Strings(Find(item, {"args"}));
-    hook.env = Strings(Find(item, {"env"}));
+    hook.args = kube::TextsOf(Find(item, {"args"}));
+    hook.env = kube::TextsOf(Find(item, {"env"}));
     hook.timeout_seconds = static_cast<int>(FindInt(item, {"timeout"}));
     out->hooks.push_back(std::move(hook));
   }
@@ -72,7 +61,7 @@ void AddEdits(const Json* edits, CdiEdits* out) {
   if (edits == nullptr || !edits->is_object()) {
     return;
   }
-  for (std::string& variable : Strings(Find(*edits, {"env"}))) {
+  for (std::string& variable : kube::TextsOf(Find(*edits, {"env"}))) {
     out->env.push_back(std::move(variable));
   }
   static const Json kNone = Json::array();
