@@ -38,9 +38,9 @@ void HealthHandler::Handle(std::unique_ptr<Request> request, ResponderPtr respon
   if (root == "readyz") {
     checks.push_back({"shutdown",
                       [this]() -> Result<void> {
-                        return shutting_down_.load() ? Result<void>(ServiceUnavailable(
-                                                           "process is shutting down"))
-                                                     : Ok();
+                        return shutting_down_.load()
+                                   ? Result<void>(ServiceUnavailable("process is shutting down"))
+                                   : Ok();
                       },
                       true});
   }
@@ -48,9 +48,9 @@ void HealthHandler::Handle(std::unique_ptr<Request> request, ResponderPtr respon
     for (const Check& check : checks) {
       if (check.name == only) {
         const auto result = check.run();
-        responder->Send(result.ok() ? Text(200, "ok")
-                                    : Text(500, "internal server error: " +
-                                                    result.error().message() + "\n"));
+        responder->Send(
+            result.ok() ? Text(200, "ok")
+                        : Text(500, "internal server error: " + result.error().message() + "\n"));
         return;
       }
     }
@@ -80,8 +80,8 @@ void HealthHandler::Handle(std::unique_ptr<Request> request, ResponderPtr respon
   if (failed) {
     responder->Send(Text(500, report + root + " check failed\n"));
   } else {
-    responder->Send(Text(200, request->query.Has("verbose") ? report + root + " check passed\n"
-                                                            : "ok"));
+    responder->Send(
+        Text(200, request->query.Has("verbose") ? report + root + " check passed\n" : "ok"));
   }
 }
 

@@ -1,7 +1,7 @@
 // LoopbackTransport: an in-process client's way into the pipeline, without TLS and HTTP. The same
-// authentication chain, authorization, admission and handlers as for anybody else; published buffers
-// are handed over instead of being encoded again.
-// Threads: any; a call runs the handler on the caller's thread and waits there for the answer.
+// authentication chain, authorization, admission and handlers as for anybody else; published
+// buffers are handed over instead of being encoded again. Threads: any; a call runs the handler on
+// the caller's thread and waits there for the answer.
 #pragma once
 
 #include "apiserver/handler.h"
@@ -11,8 +11,8 @@ namespace sublet::apiserver {
 
 class LoopbackTransport final : public client::Transport {
  public:
-  // Every request is asked by `user` (who may impersonate). `server` outlives the transport and what
-  // it opened.
+  // Every request is asked by `user` (who may impersonate). `server` outlives the transport and
+  // what it opened.
   LoopbackTransport(Handler& server, User user) : server_(server), user_(std::move(user)) {}
 
   Result<client::HttpResponse> RoundTrip(const client::HttpRequest& request) override;

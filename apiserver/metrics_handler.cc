@@ -67,9 +67,8 @@ void WriteProcess(std::string& out, double start_seconds) {
 }  // namespace
 
 MetricsHandler::MetricsHandler(Metrics& metrics) : metrics_(metrics) {
-  const double start_seconds = std::chrono::duration<double>(
-                                   std::chrono::system_clock::now().time_since_epoch())
-                                   .count();
+  const double start_seconds =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   metrics_.OnScrape([start_seconds](std::string& out) { WriteProcess(out, start_seconds); });
 }
 

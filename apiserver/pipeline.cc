@@ -61,10 +61,15 @@ std::string_view MetricVerb(const Request& request) {
       info.subresource == "portforward" || info.subresource == "proxy") {
     return "CONNECT";
   }
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kVerbs = {{
-      {"get", "GET"}, {"list", "LIST"}, {"watch", "WATCH"}, {"create", "POST"},
-      {"update", "PUT"}, {"patch", "PATCH"}, {"delete", "DELETE"},
-      {"deletecollection", "DELETECOLLECTION"}}};
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kVerbs = {
+      {{"get", "GET"},
+       {"list", "LIST"},
+       {"watch", "WATCH"},
+       {"create", "POST"},
+       {"update", "PUT"},
+       {"patch", "PATCH"},
+       {"delete", "DELETE"},
+       {"deletecollection", "DELETECOLLECTION"}}};
   for (const auto& [verb, text] : kVerbs) {
     if (info.verb == verb) {
       return text;
@@ -197,9 +202,9 @@ class Server::PipelineResponder final : public Responder {
     LeaveInflight();
   }
   void SendStream(Response head, std::unique_ptr<ByteStream> stream) override {
-    MetricValue& gauge = counters_->long_running.With({"apiserver", info_.group, info_.resource,
-                                                       MetricScope(info_), info_.subresource,
-                                                       verb_, info_.version});
+    MetricValue& gauge =
+        counters_->long_running.With({"apiserver", info_.group, info_.resource, MetricScope(info_),
+                                      info_.subresource, verb_, info_.version});
     Finish(head);
     inner_->SendStream(std::move(head), std::make_unique<CountedStream>(std::move(stream), gauge));
     LeaveInflight();
@@ -287,9 +292,8 @@ class Server::PipelineResponder final : public Responder {
       slot.counted = {&counters_->requests.With({std::to_string(code), "apiserver", dry_run,
                                                  info_.group, info_.resource, scope,
                                                  info_.subresource, verb_, info_.version}),
-                      &counters_->durations.With({"apiserver", dry_run, info_.group,
-                                                  info_.resource, scope, info_.subresource, verb_,
-                                                  info_.version})};
+                      &counters_->durations.With({"apiserver", dry_run, info_.group, info_.resource,
+                                                  scope, info_.subresource, verb_, info_.version})};
     }
     return slot.counted;
   }
@@ -357,8 +361,8 @@ Result<void> Server::SetDeadline(Request& request) const {
       timeout = std::min(timeout, *parsed);
     }
   }
-  const Deadline deadline =
-      std::chrono::steady_clock::now() + std::chrono::duration_cast<MonotonicTime::duration>(timeout);
+  const Deadline deadline = std::chrono::steady_clock::now() +
+                            std::chrono::duration_cast<MonotonicTime::duration>(timeout);
   request.deadline = std::min(request.deadline, deadline);
   return {};
 }
@@ -432,8 +436,8 @@ void Server::Handle(std::unique_ptr<Request> request, ResponderPtr inner) {
   if (!Offload([job, handler = route.handler] {
         handler->Handle(std::move(job->request), std::move(job->responder));
       })) {
-    job->responder->Send(StatusResponse(
-        TooManyRequests("Too many requests, please try again later.", 1)));
+    job->responder->Send(
+        StatusResponse(TooManyRequests("Too many requests, please try again later.", 1)));
   }
 }
 

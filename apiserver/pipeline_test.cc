@@ -1,5 +1,7 @@
-// The way of a request through the pipeline, over the loopback and as a transport would ask: limits,
-// routes, refusals, what every answer gets.
+// The way of a request through the pipeline, over the loopback and as a transport would ask:
+// limits, routes, refusals, what every answer gets.
+#include "apiserver/pipeline.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,7 +9,6 @@
 
 #include "apiserver/health.h"
 #include "apiserver/loopback_transport.h"
-#include "apiserver/pipeline.h"
 #include "base/metrics.h"
 
 namespace sublet::apiserver {

@@ -218,8 +218,8 @@ RequestInfo ParseRequestInfo(std::string_view method, std::string_view path, con
   if (next < parts.count) {
     const std::string_view subresource = parts.at[next];
     info.subresource = subresource;
-    info.rest = path.substr(static_cast<std::size_t>(subresource.data() + subresource.size() -
-                                                     path.data()));
+    info.rest = path.substr(
+        static_cast<std::size_t>(subresource.data() + subresource.size() - path.data()));
   }
   if (info.name.empty() && info.verb == "get") {
     info.verb = QueryBool(query, "watch") ? "watch" : "list";

@@ -41,7 +41,7 @@ class Query {
 // What a path and method mean. Source: k8s.io/apiserver endpoints/request.RequestInfo.
 struct RequestInfo {
   bool is_resource = false;
-  std::string verb;    // get list watch create update patch delete deletecollection; else the method
+  std::string verb;  // get list watch create update patch delete deletecollection; else the method
   std::string prefix;  // "api" or "apis"
   std::string group;
   std::string version;
@@ -57,8 +57,8 @@ struct RequestInfo {
 
 struct Request {
   std::string method;
-  std::string path;       // decoded
-  std::string raw_path;   // as sent, without the query
+  std::string path;      // decoded
+  std::string raw_path;  // as sent, without the query
   std::string raw_query;
   Query query;
   // Lower-cased names. Credentials are removed once authentication has looked at them.
@@ -68,7 +68,7 @@ struct Request {
   // The client certificate's subject when TLS verified one: common name and organizations.
   std::string tls_common_name;
   std::vector<std::string> tls_organizations;
-  std::string tls_fingerprint;  // SHA-256 of the certificate, hexadecimal
+  std::string tls_fingerprint;            // SHA-256 of the certificate, hexadecimal
   bool tls_certificate_rejected = false;  // one was shown that our authority does not vouch for
   bool loopback = false;  // in process: authenticated as the user the transport names
   Deadline deadline = Deadline::max();

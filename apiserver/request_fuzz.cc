@@ -16,7 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   }
   for (const char* method : {"GET", "POST", "DELETE"}) {
     const RequestInfo info = ParseRequestInfo(method, path, query);
-    if (info.is_resource && (info.version.empty() && info.resource.empty() && info.prefix.empty())) {
+    if (info.is_resource &&
+        (info.version.empty() && info.resource.empty() && info.prefix.empty())) {
       std::abort();
     }
     if (info.rest.size() > path.size() || (!info.name.empty() && info.resource.find('/') == 0)) {

@@ -12,9 +12,9 @@ namespace sublet::internal {
 }
 }  // namespace sublet::internal
 
-#define SUBLET_CHECK(condition)                                             \
-  do {                                                                      \
-    if (!(condition)) [[unlikely]] {                                        \
-      ::sublet::internal::CheckFailed(#condition, __FILE__, __LINE__);      \
-    }                                                                       \
+#define SUBLET_CHECK(condition)                                        \
+  do {                                                                 \
+    if (!(condition)) [[unlikely]] {                                   \
+      ::sublet::internal::CheckFailed(#condition, __FILE__, __LINE__); \
+    }                                                                  \
   } while (false)

@@ -13,7 +13,7 @@ using Deadline = MonotonicTime;
 class Clock {
  public:
   virtual ~Clock() = default;
-  virtual WallTime Now() const = 0;            // for timestamps in objects
+  virtual WallTime Now() const = 0;             // for timestamps in objects
   virtual MonotonicTime Monotonic() const = 0;  // for durations and deadlines
 };
 

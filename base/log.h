@@ -22,8 +22,8 @@ struct Field {
   Field(std::string_view k, const std::string& v) : key(k), value(v) {}
   Field(std::string_view k, bool v) : key(k), value(v ? "true" : "false") {}
   template <std::integral T>
-    requires(!std::same_as<T, bool>)
-  Field(std::string_view k, T v) : key(k), value(std::to_string(v)) {}
+  requires(!std::same_as<T, bool>) Field(std::string_view k, T v)
+      : key(k), value(std::to_string(v)) {}
   Field(std::string_view k, double v) : key(k), value(std::to_string(v)) {}
   Field(std::string_view k, const Status& v) : key(k), value(v.message()) {}
 

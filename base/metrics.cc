@@ -116,8 +116,8 @@ MetricFamily<MetricValue>& Metrics::Counter(const std::string& name, const std::
   MutexLock lock(mutex_);
   auto& family = values_[name];
   if (!family) {
-    family = std::make_unique<MetricFamily<MetricValue>>(name, help, "counter",
-                                                         std::move(label_names));
+    family =
+        std::make_unique<MetricFamily<MetricValue>>(name, help, "counter", std::move(label_names));
   }
   return *family;
 }
@@ -133,8 +133,7 @@ MetricFamily<MetricValue>& Metrics::Gauge(const std::string& name, const std::st
   return *family;
 }
 
-MetricFamily<MetricHistogram>& Metrics::Histogram(const std::string& name,
-                                                  const std::string& help,
+MetricFamily<MetricHistogram>& Metrics::Histogram(const std::string& name, const std::string& help,
                                                   std::vector<std::string> label_names) {
   MutexLock lock(mutex_);
   auto& family = histograms_[name];

@@ -1,8 +1,8 @@
-// Metrics: counters, gauges and histograms that GET /metrics shows in Prometheus' text format.
-// A family has one name and fixed label names; its members are found by their label values and stay
-// valid as long as the registry. Threads: any; Add, Set and Observe are lock-free.
-// Bounds: a family holds at most kMembersMax members; further ones share a member whose label values
-// are all "other", so that no client can fill the memory with invented resources.
+// Metrics: counters, gauges and histograms that GET /metrics shows in Prometheus' text format. A
+// family has one name and fixed label names; its members are found by their label values and stay
+// valid as long as the registry. Threads: any; Add, Set and Observe are lock-free. Bounds: a family
+// holds at most kMembersMax members; further ones share a member whose label values are all
+// "other", so that no client can fill the memory with invented resources.
 #pragma once
 
 #include <array>
@@ -33,9 +33,8 @@ class MetricValue {
 // Seconds, in buckets from 0.5 ms to 60 s.
 class MetricHistogram {
  public:
-  static constexpr std::array<double, 16> kBounds = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
-                                                     0.05,   0.1,   0.25,   0.5,   1,    2.5,
-                                                     5,      10,    30,     60};
+  static constexpr std::array<double, 16> kBounds = {
+      0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
   void Observe(double seconds);
   void WriteTo(std::string& out, std::string_view name, std::string_view labels) const;
 

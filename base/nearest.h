@@ -8,8 +8,8 @@
 
 namespace sublet {
 
-// The first of `words` that the fewest edits (letters added, left out or changed) turn `word` into; "" when
-// each needs more than two.
+// The first of `words` that the fewest edits (letters added, left out or changed) turn `word` into;
+// "" when each needs more than two.
 std::string NearestWord(std::string_view word, const std::vector<std::string>& words);
 
 }  // namespace sublet

@@ -52,7 +52,8 @@ struct StatusCause {
 struct StatusDetails {
   std::string name;
   std::string group;
-  std::string kind;  // Kubernetes puts the resource ("pods") here for most reasons, the kind for Invalid
+  std::string
+      kind;  // Kubernetes puts the resource ("pods") here for most reasons, the kind for Invalid
   std::string uid;
   std::vector<StatusCause> causes;
   int retry_after_seconds = 0;
@@ -105,8 +106,8 @@ Status InternalError(std::string_view message);
 Status Timeout(std::string_view message);
 Status TooManyRequests(std::string_view message, int retry_after_seconds);
 Status ServiceUnavailable(std::string_view message);
-// `kind` is the Kind ("ConfigMap"); the message is Kubernetes' aggregate of `causes`:
-// one cause: `Kind.group "name" is invalid: field: message`, more: `... is invalid: [f1: m1, f2: m2]`.
+// `kind` is the Kind ("ConfigMap"); the message is Kubernetes' aggregate of `causes`: one cause:
+// `Kind.group "name" is invalid: field: message`, more: `... is invalid: [f1: m1, f2: m2]`.
 Status Invalid(std::string_view group, std::string_view kind, std::string_view name,
                std::vector<StatusCause> causes);
 

@@ -9,7 +9,7 @@ namespace sublet::cli {
 
 struct Command {
   std::string_view name;
-  std::string_view help;  // one line; "" = hidden (started by sublet itself)
+  std::string_view help;   // one line; "" = hidden (started by sublet itself)
   std::string_view group;  // heading in the help text
   // argv[0] is "sublet NAME". Returns the exit code: 0 done, 1 failed, 2 wrong usage.
   int (*run)(int argc, char** argv);

@@ -79,10 +79,9 @@ class Doctor {
   // What create needs to make.
   void Rights(const HostSession& host) {
     std::string missing;
-    for (const auto& [group, resource] :
-         {std::pair<const char*, const char*>{"", "namespaces"},
-          {"apps", "statefulsets"},
-          {"rbac.authorization.k8s.io", "clusterroles"}}) {
+    for (const auto& [group, resource] : {std::pair<const char*, const char*>{"", "namespaces"},
+                                          {"apps", "statefulsets"},
+                                          {"rbac.authorization.k8s.io", "clusterroles"}}) {
       const auto review = host.client.Create(
           {{"authorization.k8s.io", "v1", "selfsubjectaccessreviews"}, "", "", ""},
           {{"apiVersion", "authorization.k8s.io/v1"},
@@ -122,11 +121,11 @@ class Doctor {
 
   void Endpoints() {
     for (const EndpointState& state : AllEndpoints()) {
-      EndpointAnswers(state)
-          ? Good("local endpoint of " + state.tenant + " answers on 127.0.0.1:" +
-                 std::to_string(state.port))
-          : Note("local endpoint of " + state.tenant + " is not running; kubectl starts it by itself",
-                 "sublet connect " + state.tenant);
+      EndpointAnswers(state) ? Good("local endpoint of " + state.tenant +
+                                    " answers on 127.0.0.1:" + std::to_string(state.port))
+                             : Note("local endpoint of " + state.tenant +
+                                        " is not running; kubectl starts it by itself",
+                                    "sublet connect " + state.tenant);
     }
   }
 
@@ -151,11 +150,16 @@ int RunDoctor(int argc, char** argv) {
   for (const Finding& finding : doctor.Examine()) {
     const bool good = finding.level == Finding::Level::kGood;
     bad = bad || finding.level == Finding::Level::kBad;
-    all.push_back({{"level", good ? "ok" : finding.level == Finding::Level::kNote ? "note" : "bad"},
+    all.push_back({{"level", good                                     ? "ok"
+                             : finding.level == Finding::Level::kNote ? "note"
+                                                                      : "bad"},
                    {"what", finding.what},
                    {"next", finding.remedy}});
     if (output != "json") {
-      std::printf("%s %s\n", good ? "✓" : finding.level == Finding::Level::kNote ? "-" : "✗",
+      std::printf("%s %s\n",
+                  good                                     ? "✓"
+                  : finding.level == Finding::Level::kNote ? "-"
+                                                           : "✗",
                   finding.what.c_str());
       if (!finding.remedy.empty()) {
         std::printf("    next: %s\n", finding.remedy.c_str());

@@ -1,5 +1,5 @@
-// `sublet doctor`: looks at everything a tenant needs on this machine and this host, and says what to
-// do about what is missing.
+// `sublet doctor`: looks at everything a tenant needs on this machine and this host, and says what
+// to do about what is missing.
 #pragma once
 
 namespace sublet::cli {

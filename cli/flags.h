@@ -16,7 +16,8 @@ class Flags {
   Flags(std::string name, std::string description);
   ~Flags();
 
-  // `names` as CLI11 writes them: "-n,--namespace". Targets keep their value when the flag is absent.
+  // `names` as CLI11 writes them: "-n,--namespace". Targets keep their value when the flag is
+  // absent.
   void Positional(std::string* target, const std::string& name, const std::string& help,
                   bool required = true);
   void Positionals(std::vector<std::string>* target, const std::string& name,
@@ -32,8 +33,8 @@ class Flags {
   // "5s", "2m", "1h"; a bare number is seconds.
   void Duration(std::int64_t* seconds, const std::string& names, const std::string& help);
 
-  // Reads argv. nullopt: go on. Otherwise the exit code to end with: 0 after --help, 2 after an error
-  // (already printed).
+  // Reads argv. nullopt: go on. Otherwise the exit code to end with: 0 after --help, 2 after an
+  // error (already printed).
   std::optional<int> Parse(int argc, char** argv);
   // What stood behind "--".
   const std::vector<std::string>& rest() const { return rest_; }

@@ -26,7 +26,8 @@ using kube::Json;
 int List(int argc, char** argv) {
   HostFlags flags;
   std::string output;
-  Flags parser("sublet gpu list", "The GPUs of the host: what is free, and which slices hold the rest.");
+  Flags parser("sublet gpu list",
+               "The GPUs of the host: what is free, and which slices hold the rest.");
   parser.Text(&flags.context, "--context", "kubeconfig context of the host");
   parser.OneOf(&output, "-o,--output", {"json"}, "print as JSON");
   if (const auto exit_code = parser.Parse(argc, argv)) {
@@ -75,7 +76,8 @@ Result<Json> ReadStatus(const std::string& socket_path) {
     const std::string request = "GET /status HTTP/1.0\r\n\r\n";
     (void)!write(fd, request.data(), request.size());
     char buffer[8192];
-    for (ssize_t got = 0; (got = read(fd, buffer, sizeof(buffer))) > 0 && text.size() < (8u << 20);) {
+    for (ssize_t got = 0;
+         (got = read(fd, buffer, sizeof(buffer))) > 0 && text.size() < (8u << 20);) {
       text.append(buffer, static_cast<std::size_t>(got));
     }
   }
@@ -89,8 +91,8 @@ Result<Json> ReadStatus(const std::string& socket_path) {
   return kube::ParseJson(std::string_view(text).substr(body + 4));
 }
 
-// The frame from the top left corner; what an earlier one left over is cleared line by line, so that
-// nothing flickers.
+// The frame from the top left corner; what an earlier one left over is cleared line by line, so
+// that nothing flickers.
 std::string Screen(const std::string& frame) {
   std::string out = "\033[H";
   for (const char c : frame) {
@@ -104,8 +106,9 @@ int Top(int argc, char** argv) {
   std::string socket_path = HostDirectory() + "/gpud/admin.sock";
   bool watch = false;
   bool once = false;
-  Flags parser("sublet gpu top",
-               "What each slice of this node's GPUs uses and gets: live on a terminal, once elsewhere.");
+  Flags parser(
+      "sublet gpu top",
+      "What each slice of this node's GPUs uses and gets: live on a terminal, once elsewhere.");
   parser.Text(&socket_path, "--socket", "gpud's admin socket (default: the embedded host's)");
   parser.Bool(&watch, "-w,--watch", "again every second, also where it is no terminal");
   parser.Bool(&once, "--once", "one second's look, also on a terminal");

@@ -30,9 +30,10 @@ int RunHostInstall(int argc, char** argv) {
   HostFlags flags;
   std::string image;
   bool print = false;
-  Flags parser("sublet host install",
-               "Puts on a real cluster, once, what tenants share: the kinds NodeUsage, GpuSlice and\n"
-               "GpuNode, and with --image the controller that publishes NodeUsage.");
+  Flags parser(
+      "sublet host install",
+      "Puts on a real cluster, once, what tenants share: the kinds NodeUsage, GpuSlice and\n"
+      "GpuNode, and with --image the controller that publishes NodeUsage.");
   parser.Text(&flags.context, "--context", "kubeconfig context of the host");
   parser.Text(&image, "--image", "image of sublet, for the controller");
   parser.Bool(&print, "--print", "print the objects instead of applying them");

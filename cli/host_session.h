@@ -1,6 +1,5 @@
-// HostSession: the host cluster a tenant verb works on, from the kubeconfig. When the current context
-// is one of ours (`sublet_NAME_NAMESPACE_PARENT`), its parent is meant.
-// Threads: one.
+// HostSession: the host cluster a tenant verb works on, from the kubeconfig. When the current
+// context is one of ours (`sublet_NAME_NAMESPACE_PARENT`), its parent is meant. Threads: one.
 #pragma once
 
 #include <optional>
@@ -20,9 +19,9 @@ struct HostFlags {
 struct HostSession {
   client::Client client;
   client::Connection connection;
-  std::string context;           // of the host, "" in a cluster
-  std::string kubeconfig_path;   // the file contexts are written to
-  bool embedded = false;         // it is the embedded host
+  std::string context;          // of the host, "" in a cluster
+  std::string kubeconfig_path;  // the file contexts are written to
+  bool embedded = false;        // it is the embedded host
 };
 
 // A tenant's own context: which tenant it leads to and where it came from.

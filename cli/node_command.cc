@@ -70,7 +70,8 @@ void AddFlags(NodeFlags* flags, Flags* parser) {
   parser->Texts(&flags->cdi_folders, "--cdi-dir",
                 "folder of device specifications (default /etc/cdi, /var/run/cdi)");
   parser->Texts(&flags->labels, "--label", "KEY=VALUE of the Node; may be repeated");
-  parser->Texts(&flags->resources, "--resource", "NAME=AMOUNT the Node has besides; may be repeated");
+  parser->Texts(&flags->resources, "--resource",
+                "NAME=AMOUNT the Node has besides; may be repeated");
   parser->Bool(&flags->cleanup, "--cleanup", "remove what an agent left on this machine, then end");
   parser->OneOf(&flags->log_level, "--log-level", {"debug", "info", "warn", "error"},
                 "default info");
@@ -132,8 +133,7 @@ bool Complete(NodeFlags* flags) {
 }
 
 int Simulate(const NodeFlags& flags) {
-  const auto connection =
-      client::FindConnection(flags.agent.kubeconfig, flags.agent.context);
+  const auto connection = client::FindConnection(flags.agent.kubeconfig, flags.agent.context);
   if (!connection.ok()) {
     return Fail(connection.error());
   }

@@ -1,9 +1,10 @@
+#include "cli/tenant/objects.h"
+
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
 #include "cli/host_session.h"
-#include "cli/tenant/objects.h"
 #include "kube/object.h"
 
 namespace sublet::cli {

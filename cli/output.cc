@@ -21,7 +21,9 @@ std::string Duration(Milliseconds time) {
 }  // namespace
 
 Progress::Progress(bool quiet)
-    : quiet_(quiet), terminal_(isatty(STDERR_FILENO) == 1), start_(std::chrono::steady_clock::now()) {}
+    : quiet_(quiet),
+      terminal_(isatty(STDERR_FILENO) == 1),
+      start_(std::chrono::steady_clock::now()) {}
 
 Progress::~Progress() { End(true); }
 
@@ -56,8 +58,8 @@ void Progress::End(bool good) {
     return;
   }
   if (!quiet_) {
-    const auto time = std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now() -
-                                                               phase_start_);
+    const auto time =
+        std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now() - phase_start_);
     std::fprintf(stderr, "%s  %s %-44s %8s\n", terminal_ ? "\r\033[K" : "", good ? "✓" : "✗",
                  current_.c_str(), Duration(time).c_str());
   }

@@ -52,8 +52,8 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// "sublet: MESSAGE" and, when not empty, what to do next on a line of its own. Returns 1, or 2 for a
-// BadRequest.
+// "sublet: MESSAGE" and, when not empty, what to do next on a line of its own. Returns 1, or 2 for
+// a BadRequest.
 int Fail(const Status& status, std::string_view next = "");
 
 }  // namespace sublet::cli

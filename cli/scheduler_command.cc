@@ -100,8 +100,8 @@ void PrintQueue(Table& table, const Json& queue) {
 }
 
 Table QueueTable() {
-  return Table({"QUEUE", "GPU-QUOTA", "GPU-LIMIT", "GPU-FAIR", "GPU-USED", "GPU-ASKED", "CPU-USED(m)",
-                "CPU-ASKED(m)"});
+  return Table({"QUEUE", "GPU-QUOTA", "GPU-LIMIT", "GPU-FAIR", "GPU-USED", "GPU-ASKED",
+                "CPU-USED(m)", "CPU-ASKED(m)"});
 }
 
 int Queues(int argc, char** argv) {
@@ -137,8 +137,9 @@ void PrintHolders(const Json& answer) {
   std::printf("\nWho holds GPUs:\n");
   Table table({"NODE", "POD", "QUEUE", "GPUS", "PRIORITY", "PREEMPTIBLE"});
   for (const Json& row : answer["holders"]) {
-    table.Row({row.value("node", ""), row.value("pod", ""), row.value("queue", ""), Number(row["gpus"]),
-               Number(row["priority"]), row.value("preemptible", false) ? "yes" : "no"});
+    table.Row({row.value("node", ""), row.value("pod", ""), row.value("queue", ""),
+               Number(row["gpus"]), Number(row["priority"]),
+               row.value("preemptible", false) ? "yes" : "no"});
   }
   table.Print();
 }
@@ -216,8 +217,8 @@ int Explain(int argc, char** argv) {
       pod.erase(0, std::strlen(prefix));
     }
   }
-  const auto answer = Ask(context, "/sublet/scheduler/explain?namespace=" + Encoded(space) +
-                                       "&pod=" + Encoded(pod));
+  const auto answer = Ask(
+      context, "/sublet/scheduler/explain?namespace=" + Encoded(space) + "&pod=" + Encoded(pod));
   if (!answer.ok()) {
     return Fail(answer.error(), "kubectl get pods -n " + space);
   }
@@ -246,7 +247,8 @@ void PrintWhatIf(const Json& answer) {
   for (const Json& pod : answer["evicted"]) {
     const std::string back = pod.value("backOn", "");
     std::printf("%s/%s would be evicted from %s (%s) and %s\n", pod.value("namespace", "").c_str(),
-                pod.value("name", "").c_str(), pod.value("node", "").c_str(), pod.value("action", "").c_str(),
+                pod.value("name", "").c_str(), pod.value("node", "").c_str(),
+                pod.value("action", "").c_str(),
                 back.empty() ? "wait" : ("run again on " + back).c_str());
   }
   for (const Json& pod : answer["others"]) {

@@ -1,5 +1,5 @@
-// `sublet scheduler explain|queues|cases|bench`: why a pod waits, who holds what, and the engine's own
-// test and benchmark runners.
+// `sublet scheduler explain|queues|cases|bench`: why a pod waits, who holds what, and the engine's
+// own test and benchmark runners.
 #pragma once
 
 namespace sublet::cli {

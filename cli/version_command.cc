@@ -8,7 +8,8 @@
 namespace sublet::cli {
 
 int RunVersion(int argc, char** argv) {
-  const bool json = argc > 2 && (std::strcmp(argv[1], "-o") == 0 || std::strcmp(argv[1], "--output") == 0) &&
+  const bool json = argc > 2 &&
+                    (std::strcmp(argv[1], "-o") == 0 || std::strcmp(argv[1], "--output") == 0) &&
                     std::strcmp(argv[2], "json") == 0;
   if (argc > 1 && !json) {
     std::fprintf(stderr, "usage: sublet version [-o json]\n");

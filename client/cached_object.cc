@@ -33,12 +33,13 @@ void ReadStructured(const kube::Json& metadata, CachedObject* out) {
   const kube::Json* owners = kube::Find(metadata, {"ownerReferences"});
   if (owners != nullptr && owners->is_array()) {
     for (const kube::Json& owner : *owners) {
-      out->owners.push_back({.api_version = Text(owner, {"apiVersion"}),
-                             .kind = Text(owner, {"kind"}),
-                             .name = Text(owner, {"name"}),
-                             .uid = Text(owner, {"uid"}),
-                             .controller = kube::FindBool(owner, {"controller"}),
-                             .block_owner_deletion = kube::FindBool(owner, {"blockOwnerDeletion"})});
+      out->owners.push_back(
+          {.api_version = Text(owner, {"apiVersion"}),
+           .kind = Text(owner, {"kind"}),
+           .name = Text(owner, {"name"}),
+           .uid = Text(owner, {"uid"}),
+           .controller = kube::FindBool(owner, {"controller"}),
+           .block_owner_deletion = kube::FindBool(owner, {"blockOwnerDeletion"})});
     }
   }
   const kube::Json* finalizers = kube::Find(metadata, {"finalizers"});
@@ -137,9 +138,9 @@ const kube::OwnerReference* CachedObject::controller() const {
 }
 
 std::string_view CachedObject::Label(std::string_view name) const {
-  const auto found =
-      std::lower_bound(labels.begin(), labels.end(), name,
-                       [](const auto& label, std::string_view wanted) { return label.first < wanted; });
+  const auto found = std::lower_bound(
+      labels.begin(), labels.end(), name,
+      [](const auto& label, std::string_view wanted) { return label.first < wanted; });
   return found != labels.end() && found->first == name ? std::string_view(found->second) : "";
 }
 

@@ -45,20 +45,23 @@ class Recorder final : public Transport {
 };
 
 TEST(Client, BuildsPathsForEveryScope) {
-  EXPECT_EQ(Client::PathOf({{"", "v1", "pods"}, "a", "p", "log"}), "/api/v1/namespaces/a/pods/p/log");
-  EXPECT_EQ(Client::PathOf({{"apps", "v1", "deployments"}, "", "", ""}), "/apis/apps/v1/deployments");
+  EXPECT_EQ(Client::PathOf({{"", "v1", "pods"}, "a", "p", "log"}),
+            "/api/v1/namespaces/a/pods/p/log");
+  EXPECT_EQ(Client::PathOf({{"apps", "v1", "deployments"}, "", "", ""}),
+            "/apis/apps/v1/deployments");
   EXPECT_EQ(Client::PathOf({{"", "v1", "nodes"}, "", "n/1", ""}), "/api/v1/nodes/n%2F1");
 }
 
 TEST(Client, EscapesSelectorsAndSendsWhatAWatchListNeeds) {
   auto recorder = std::make_shared<Recorder>();
   const Client client(recorder, "test/1");
-  ASSERT_TRUE(client.List({{"", "v1", "pods"}, "a", "", ""},
-                          {.label_selector = "a in (b,c)", .limit = 5}).ok());
+  ASSERT_TRUE(
+      client.List({{"", "v1", "pods"}, "a", "", ""}, {.label_selector = "a in (b,c)", .limit = 5})
+          .ok());
   EXPECT_EQ(recorder->request.target,
             "/api/v1/namespaces/a/pods?labelSelector=a%20in%20%28b%2Cc%29&limit=5");
-  EXPECT_FALSE(client.OpenWatchStream({{"", "v1", "pods"}, "", "", ""},
-                                      {.send_initial_events = true}).ok());
+  EXPECT_FALSE(
+      client.OpenWatchStream({{"", "v1", "pods"}, "", "", ""}, {.send_initial_events = true}).ok());
   EXPECT_EQ(recorder->request.target,
             "/api/v1/pods?watch=true&allowWatchBookmarks=true&sendInitialEvents=true"
             "&resourceVersionMatch=NotOlderThan");
@@ -67,13 +70,13 @@ TEST(Client, EscapesSelectorsAndSendsWhatAWatchListNeeds) {
 TEST(Client, SendsDeletePreconditionsInTheBodyAndActsAsAnotherUser) {
   auto recorder = std::make_shared<Recorder>();
   const Client client = Client(recorder, "test/1").As("jane", {"dev", "ops"});
-  ASSERT_TRUE(client.Delete({{"", "v1", "pods"}, "a", "p", ""},
-                            {.grace_period_seconds = 0, .uid = "u1"}).ok());
-  EXPECT_EQ(*kube::ParseJson(recorder->request.body),
-            Json({{"kind", "DeleteOptions"},
-                  {"apiVersion", "v1"},
-                  {"gracePeriodSeconds", 0},
-                  {"preconditions", {{"uid", "u1"}}}}));
+  ASSERT_TRUE(
+      client.Delete({{"", "v1", "pods"}, "a", "p", ""}, {.grace_period_seconds = 0, .uid = "u1"})
+          .ok());
+  EXPECT_EQ(*kube::ParseJson(recorder->request.body), Json({{"kind", "DeleteOptions"},
+                                                            {"apiVersion", "v1"},
+                                                            {"gracePeriodSeconds", 0},
+                                                            {"preconditions", {{"uid", "u1"}}}}));
   EXPECT_EQ(recorder->Header("Impersonate-User"), "jane");
   EXPECT_EQ(recorder->Header("User-Agent"), "test/1");
 }
@@ -91,8 +94,10 @@ TEST(Client, ReturnsTheServersStatus) {
   EXPECT_EQ(got.error().details().causes[0].field, "spec");
   recorder->answer.body = "<html>a proxy</html>";
   recorder->answer.code = 503;
-  EXPECT_TRUE(Client(recorder, "t").Get({{"", "v1", "pods"}, "a", "p", ""}).error().Is(
-      Reason::kServiceUnavailable));
+  EXPECT_TRUE(Client(recorder, "t")
+                  .Get({{"", "v1", "pods"}, "a", "p", ""})
+                  .error()
+                  .Is(Reason::kServiceUnavailable));
 }
 
 TEST(Client, RetriesATooManyRequestsAnswerThatSaysWhen) {
@@ -111,7 +116,8 @@ TEST(Client, DoesNotRetryARefusalWithoutRetryAfterNorPastItsDeadline) {
   EXPECT_EQ(recorder->count, 1);
   recorder->answer.headers = {{"Retry-After", "9"}};
   EXPECT_FALSE(client.WithTimeout(std::chrono::milliseconds(100))
-                   .Get({{"", "v1", "pods"}, "a", "p", ""}).ok());
+                   .Get({{"", "v1", "pods"}, "a", "p", ""})
+                   .ok());
   EXPECT_EQ(recorder->count, 2);
 }
 
@@ -128,20 +134,22 @@ TEST(Client, SplitsOnlyFramesItKnowsTheShapeOf) {
   EXPECT_EQ(parts->type, "ADDED");
   EXPECT_EQ(parts->object, R"({"a":{}})");
   EXPECT_FALSE(SplitWatchFrame(R"({"object":{},"type":"ADDED"})"));
-  EXPECT_FALSE(SplitWatchFrame(R"({"type":"ADDED","object":{}})" "\n"));
+  EXPECT_FALSE(SplitWatchFrame(R"({"type":"ADDED","object":{}})"
+                               "\n"));
   EXPECT_FALSE(SplitWatchFrame(R"({"type":"ADDED","object":}})"));
 }
 
 TEST(Client, DecodesAWatchAndItsErrors) {
   auto server = std::make_shared<MemoryServer>();
   const Client client(server, "t");
-  auto watch = client.OpenWatch({{"", "v1", "configmaps"}, "a", "", ""}, {.send_initial_events = true});
+  auto watch =
+      client.OpenWatch({{"", "v1", "configmaps"}, "a", "", ""}, {.send_initial_events = true});
   ASSERT_TRUE(watch.ok());
   const auto bookmark = (*watch)->Next(After(std::chrono::seconds(10)));
   ASSERT_TRUE(bookmark.ok() && *bookmark);
   EXPECT_EQ((**bookmark).type, WatchEvent::Type::kBookmark);
-  ASSERT_TRUE(client.Create({{"", "v1", "configmaps"}, "a", "", ""},
-                            {{"metadata", {{"name", "x"}}}}).ok());
+  ASSERT_TRUE(
+      client.Create({{"", "v1", "configmaps"}, "a", "", ""}, {{"metadata", {{"name", "x"}}}}).ok());
   const auto added = (*watch)->Next(After(std::chrono::seconds(10)));
   ASSERT_TRUE(added.ok() && *added);
   EXPECT_EQ((**added).type, WatchEvent::Type::kAdded);
@@ -212,13 +220,15 @@ TEST(Manager, RetriesAFailedKeyAndComesBackWhenTheReconcilerAskedTo) {
   InformerFactory informers(Client(std::make_shared<MemoryServer>(), "t"));
   Manager manager(informers, clock);
   int runs = 0;
-  WorkQueue& queue = manager.Add({.name = "test", .reconcile = [&](const kube::ObjectKey&) {
-    ++runs;
-    if (runs == 1) {
-      return Result<Outcome>(Conflict({"", "pods"}, "x", "stale"));
-    }
-    return Result<Outcome>(runs == 2 ? Outcome::After(std::chrono::seconds(3)) : Outcome::Done());
-  }});
+  WorkQueue& queue =
+      manager.Add({.name = "test", .reconcile = [&](const kube::ObjectKey&) {
+                     ++runs;
+                     if (runs == 1) {
+                       return Result<Outcome>(Conflict({"", "pods"}, "x", "stale"));
+                     }
+                     return Result<Outcome>(runs == 2 ? Outcome::After(std::chrono::seconds(3))
+                                                      : Outcome::Done());
+                   }});
   queue.Add({"a", "x"});
   EXPECT_EQ(manager.RunUntilIdle(), 1);
   clock.Advance(std::chrono::milliseconds(5));
@@ -235,12 +245,16 @@ TEST(Manager, RunsKeysOnItsThreadsAndStopsWithWorkLeft) {
   Mutex mutex;
   CondVar done;
   int runs = 0;
-  WorkQueue& queue = manager.Add({.name = "test", .reconcile = [&](const kube::ObjectKey&) {
-    MutexLock lock(mutex);
-    ++runs;
-    done.NotifyAll();
-    return Result<Outcome>(Outcome::After(std::chrono::hours(1)));
-  }, .workers_max = 2});
+  WorkQueue& queue =
+      manager.Add({.name = "test",
+                   .reconcile =
+                       [&](const kube::ObjectKey&) {
+                         MutexLock lock(mutex);
+                         ++runs;
+                         done.NotifyAll();
+                         return Result<Outcome>(Outcome::After(std::chrono::hours(1)));
+                       },
+                   .workers_max = 2});
   manager.Start();
   for (int i = 0; i < 20; ++i) {
     queue.Add({"a", std::to_string(i)});

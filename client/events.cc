@@ -16,7 +16,7 @@ using kube::Json;
 constexpr std::size_t kQueueMax = 1000;
 constexpr std::size_t kKeysMax = 4096;
 constexpr std::size_t kMessageBytesMax = 1024;
-constexpr int kSimilarMax = 10;                     // different messages before they are combined
+constexpr int kSimilarMax = 10;  // different messages before they are combined
 constexpr std::chrono::minutes kSimilarTime{10};
 constexpr double kBurst = 25;
 constexpr double kRefillPerSecond = 1.0 / 300;

@@ -1,8 +1,8 @@
 // EventRecorder: Events about objects ("FailedScheduling", "SuccessfulCreate"), written in the
-// background with the same folding as client-go: a repeated event raises `count` of the one there is,
-// many similar ones become one "(combined from similar events): ...", a talkative source is cut off.
-// Bounds: 1,000 waiting events (more are dropped and counted), 4,096 remembered keys.
-// Source: client-go tools/record.
+// background with the same folding as client-go: a repeated event raises `count` of the one there
+// is, many similar ones become one "(combined from similar events): ...", a talkative source is cut
+// off. Bounds: 1,000 waiting events (more are dropped and counted), 4,096 remembered keys. Source:
+// client-go tools/record.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,8 @@ EventTarget EventTargetOf(const kube::Json& object, std::string_view api_version
 
 class EventRecorder {
  public:
-  // `component` is the source shown by kubectl describe ("deployment-controller"), `host` the node's
-  // name or "".
+  // `component` is the source shown by kubectl describe ("deployment-controller"), `host` the
+  // node's name or "".
   EventRecorder(Client client, std::string component, std::string host, const Clock& clock);
   ~EventRecorder();  // Stop
 

@@ -11,8 +11,13 @@ namespace {
 
 using kube::Json;
 
-const EventTarget kPod{.api_version = "v1", .kind = "Pod", .namespace_name = "a", .name = "p",
-                       .uid = "u", .resource_version = "5", .field_path = ""};
+const EventTarget kPod{.api_version = "v1",
+                       .kind = "Pod",
+                       .namespace_name = "a",
+                       .name = "p",
+                       .uid = "u",
+                       .resource_version = "5",
+                       .field_path = ""};
 
 struct Fixture {
   FakeClock clock;

@@ -56,8 +56,8 @@ Result<std::string> ReadPipe(int fd, Deadline deadline) {
   std::string out;
   char buffer[8192];
   for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
-        deadline - std::chrono::steady_clock::now());
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     pollfd entry{fd, POLLIN, 0};
     if (left.count() <= 0 || poll(&entry, 1, static_cast<int>(left.count())) == 0) {
       return Timeout("no answer within a minute");
@@ -90,8 +90,8 @@ Result<Credential> RunPlugin(Plugin plugin) {
   std::vector<char*> arguments = Pointers(plugin.arguments);
   std::vector<char*> environment = Pointers(plugin.environment);
   pid_t pid = 0;
-  const int spawned = posix_spawnp(&pid, arguments[0], &actions, nullptr, arguments.data(),
-                                   environment.data());
+  const int spawned =
+      posix_spawnp(&pid, arguments[0], &actions, nullptr, arguments.data(), environment.data());
   posix_spawn_file_actions_destroy(&actions);
   close(output[1]);
   if (spawned != 0) {

@@ -143,8 +143,7 @@ Result<void> HttpResponseParser::ChunkLine() {
   if (state_ == State::kChunkSize) {
     const std::string_view digits = Trim(line.substr(0, line.find(';')));
     const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), left_, 16);
-    if (digits.empty() || parsed.ec != std::errc() ||
-        parsed.ptr != digits.data() + digits.size()) {
+    if (digits.empty() || parsed.ec != std::errc() || parsed.ptr != digits.data() + digits.size()) {
       return ServiceUnavailable("the server's answer has a malformed chunk");
     }
     state_ = left_ == 0 ? State::kTrailer : State::kChunkData;

@@ -16,9 +16,9 @@ class HttpResponseParser {
   // `has_body` is false for the answer to HEAD.
   explicit HttpResponseParser(bool has_body = true) : has_body_(has_body) {}
 
-  // Takes bytes; decoded body bytes are appended to *body. Returns how many of `data` belong to this
-  // response (fewer only when it is complete; the rest is the next one's, or the tunnel's after 101).
-  // Errors: ServiceUnavailable (not HTTP/1.x, a head above 256 KiB, a malformed chunk).
+  // Takes bytes; decoded body bytes are appended to *body. Returns how many of `data` belong to
+  // this response (fewer only when it is complete; the rest is the next one's, or the tunnel's
+  // after 101). Errors: ServiceUnavailable (not HTTP/1.x, a head above 256 KiB, a malformed chunk).
   Result<std::size_t> Feed(std::string_view data, std::string* body);
   // The peer closed the connection. Errors: ServiceUnavailable when the response is cut short.
   Result<void> FeedEnd();
@@ -31,7 +31,16 @@ class HttpResponseParser {
   Headers& headers() { return headers_; }
 
  private:
-  enum class State { kHead, kLength, kUntilEnd, kChunkSize, kChunkData, kChunkEnd, kTrailer, kComplete };
+  enum class State {
+    kHead,
+    kLength,
+    kUntilEnd,
+    kChunkSize,
+    kChunkData,
+    kChunkEnd,
+    kTrailer,
+    kComplete
+  };
   // Bytes used from `data`, or an error.
   Result<std::size_t> FeedHead(std::string_view data);
   Result<void> ParseHead();

@@ -100,7 +100,8 @@ class IdentityKeeper {
     if (!credential_.bearer_token.empty()) {
       SetAuthorization("Bearer " + credential_.bearer_token);
     } else if (!options_.basic_user.empty()) {
-      SetAuthorization("Basic " + EncodeBase64(options_.basic_user + ":" + options_.basic_password));
+      SetAuthorization("Basic " +
+                       EncodeBase64(options_.basic_user + ":" + options_.basic_password));
     }
     return Ok();
   }
@@ -114,7 +115,8 @@ class IdentityKeeper {
   Credential credential_ SUBLET_GUARDED_BY(mutex_);
   Identity identity_ SUBLET_GUARDED_BY(mutex_);
   bool asked_ SUBLET_GUARDED_BY(mutex_) = false;
-  MonotonicTime token_read_ SUBLET_GUARDED_BY(mutex_) = MonotonicTime::min() + std::chrono::hours(1);
+  MonotonicTime token_read_ SUBLET_GUARDED_BY(mutex_) =
+      MonotonicTime::min() + std::chrono::hours(1);
   MonotonicTime renewed_ SUBLET_GUARDED_BY(mutex_) = MonotonicTime::min() + std::chrono::hours(1);
 };
 
@@ -311,7 +313,10 @@ class HttpTransport final : public Transport {
       out += "localhost";
     } else {
       const bool v6 = endpoint_.host.find(':') != std::string::npos;
-      out.append(v6 ? "[" : "").append(endpoint_.host).append(v6 ? "]:" : ":").append(endpoint_.port);
+      out.append(v6 ? "[" : "")
+          .append(endpoint_.host)
+          .append(v6 ? "]:" : ":")
+          .append(endpoint_.port);
     }
     out += "\r\n";
     for (const auto& [name, value] : request.headers) {
@@ -363,17 +368,17 @@ class HttpTransport final : public Transport {
       opened.socket = reuse ? TakeIdle(identity.generation) : nullptr;
       const bool reused = opened.socket != nullptr;
       if (!reused) {
-        SUBLET_TRY(opened.socket, TlsSocket::Connect(endpoint_, identity.tls,
-                                                     options_.tls_server_name,
-                                                     ConnectDeadline(request.deadline)));
+        SUBLET_TRY(opened.socket,
+                   TlsSocket::Connect(endpoint_, identity.tls, options_.tls_server_name,
+                                      ConnectDeadline(request.deadline)));
       }
       opened.parser = std::make_unique<HttpResponseParser>(request.method != "HEAD");
       auto sent = SendAndReadHead(&opened, bytes, request.deadline);
       if (sent.ok()) {
         return opened;
       }
-      // The server may have closed an idle connection as we took it. A write is not repeated: it may
-      // have been done.
+      // The server may have closed an idle connection as we took it. A write is not repeated: it
+      // may have been done.
       if (!(reused && repeatable && sent.error().Is(Reason::kServiceUnavailable))) {
         return std::move(sent).error();
       }

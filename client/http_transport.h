@@ -1,8 +1,8 @@
-// HttpTransport: the Transport over TCP (TLS 1.2 and 1.3, or plain) or a unix socket.
-// A request is sent and read by the thread that asks, with poll and a deadline: no hand-over, no
-// buffer between threads. Idle connections are kept for the next request; each stream or tunnel has a
-// connection of its own. One thread ("http-poll", started with the first stream that asks for
-// NotifyWhenReady) only waits for readability of idle streams.
+// HttpTransport: the Transport over TCP (TLS 1.2 and 1.3, or plain) or a unix socket. A request is
+// sent and read by the thread that asks, with poll and a deadline: no hand-over, no buffer between
+// threads. Idle connections are kept for the next request; each stream or tunnel has a connection
+// of its own. One thread ("http-poll", started with the first stream that asks for NotifyWhenReady)
+// only waits for readability of idle streams.
 #pragma once
 
 #include <functional>

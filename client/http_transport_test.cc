@@ -13,8 +13,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "client/client.h"
 #include "base/mutex.h"
+#include "client/client.h"
 #include "client/http_response_parser.h"
 
 namespace sublet::client {
@@ -205,7 +205,8 @@ TEST(HttpTransport, ReadsChunkedAnswersAndRepeatsAGetOnAClosedConnection) {
   ScriptedServer server([&](const std::string&) {
     ++count;
     return ScriptedServer::Reply{
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"n\":\r\n2;x=y\r\n7}\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: "
+        "chunked\r\n\r\n5\r\n{\"n\":\r\n2;x=y\r\n7}\r\n0\r\n\r\n",
         count == 1};
   });
   const Client client(*MakeHttpTransport({.server = server.Url()}), "t");
@@ -216,14 +217,16 @@ TEST(HttpTransport, ReadsChunkedAnswersAndRepeatsAGetOnAClosedConnection) {
 
 TEST(HttpTransport, SpeaksTlsAndChecksWhoAnswers) {
   const Pem pem = MakeCertificate();
-  ScriptedServer server([](const std::string&) { return ScriptedServer::Reply{Ok200("{}")}; }, &pem);
+  ScriptedServer server([](const std::string&) { return ScriptedServer::Reply{Ok200("{}")}; },
+                        &pem);
   const auto get = [&](HttpTransportOptions options) {
     options.server = server.Url();
     return Client(*MakeHttpTransport(options), "t").Get(kPod);
   };
   EXPECT_TRUE(get({.ca_pem = pem.certificate}).ok());
   EXPECT_TRUE(get({.insecure = true}).ok());
-  EXPECT_TRUE(get({.ca_pem = MakeCertificate().certificate}).error().Is(Reason::kServiceUnavailable));
+  EXPECT_TRUE(
+      get({.ca_pem = MakeCertificate().certificate}).error().Is(Reason::kServiceUnavailable));
   const auto wrong_name = get({.ca_pem = pem.certificate, .tls_server_name = "other"});
   ASSERT_FALSE(wrong_name.ok());
   EXPECT_NE(wrong_name.error().message().find("tls"), std::string::npos);
@@ -233,10 +236,12 @@ TEST(HttpTransport, SpeaksTlsAndChecksWhoAnswers) {
 TEST(HttpTransport, StreamsEventsOverTlsAndTellsWhenMoreCame) {
   const Pem pem = MakeCertificate();
   const std::string frame = "{\"type\":\"ADDED\",\"object\":{}}\n";
-  ScriptedServer server([&](const std::string&) {
-    return ScriptedServer::Reply{"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1d\r\n" +
-                                 frame + "\r\n"};
-  }, &pem);
+  ScriptedServer server(
+      [&](const std::string&) {
+        return ScriptedServer::Reply{"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1d\r\n" +
+                                     frame + "\r\n"};
+      },
+      &pem);
   const Client client(*MakeHttpTransport({.server = server.Url(), .ca_pem = pem.certificate}), "t");
   auto stream = client.OpenWatchStream(kPod, {});
   ASSERT_TRUE(stream.ok()) << stream.error().message();
@@ -266,7 +271,8 @@ TEST(HttpTransport, AStreamThatIsCutIsAnErrorAndOneThatEndsIsNot) {
   bool cut = true;
   ScriptedServer server([&](const std::string&) {
     return ScriptedServer::Reply{
-        std::string("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n") + (cut ? "5\r\nab" : "0\r\n\r\n"),
+        std::string("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n") +
+            (cut ? "5\r\nab" : "0\r\n\r\n"),
         true};
   });
   const Client client(*MakeHttpTransport({.server = server.Url()}), "t");
@@ -280,7 +286,8 @@ TEST(HttpTransport, AStreamThatIsCutIsAnErrorAndOneThatEndsIsNot) {
 
 TEST(HttpTransport, OpensATunnelAfterSwitchingProtocols) {
   ScriptedServer server([](const std::string&) {
-    return ScriptedServer::Reply{"HTTP/1.1 101 Switching Protocols\r\nX-Stream: a\r\n\r\nfirst", true};
+    return ScriptedServer::Reply{"HTTP/1.1 101 Switching Protocols\r\nX-Stream: a\r\n\r\nfirst",
+                                 true};
   });
   auto transport = *MakeHttpTransport({.server = server.Url()});
   auto tunnel = transport->OpenTunnel({.target = "/x", .headers = {{"Upgrade", "SPDY/3.1"}}});
@@ -304,12 +311,16 @@ TEST(HttpTransport, ReportsARefusedConnectionAndAnAnswerThatNeverComes) {
     ScriptedServer gone([](const std::string&) { return ScriptedServer::Reply{""}; });
     url = gone.Url();
   }
-  EXPECT_TRUE(Client(*MakeHttpTransport({.server = url}), "t").Get(kPod).error().Is(
-      Reason::kServiceUnavailable));
+  EXPECT_TRUE(Client(*MakeHttpTransport({.server = url}), "t")
+                  .Get(kPod)
+                  .error()
+                  .Is(Reason::kServiceUnavailable));
   ScriptedServer silent([](const std::string&) { return ScriptedServer::Reply{""}; });
   EXPECT_TRUE(Client(*MakeHttpTransport({.server = silent.Url()}), "t")
                   .WithTimeout(std::chrono::milliseconds(50))
-                  .Get(kPod).error().Is(Reason::kTimeout));
+                  .Get(kPod)
+                  .error()
+                  .Is(Reason::kTimeout));
 }
 
 TEST(HttpTransport, ReadsANewTokenFromItsFileAfterARefusal) {

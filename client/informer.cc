@@ -21,7 +21,8 @@ bool HasInitialEnd(const kube::Json& bookmark) {
 std::string WithoutManagedFields(std::string_view json) {
   constexpr std::string_view kKey = "\"managedFields\":";
   const std::string_view fields = FindMember(FindMember(json, "metadata"), "managedFields");
-  const std::size_t value = fields.empty() ? 0 : static_cast<std::size_t>(fields.data() - json.data());
+  const std::size_t value =
+      fields.empty() ? 0 : static_cast<std::size_t>(fields.data() - json.data());
   const std::size_t end = value + fields.size();
   if (value < kKey.size() || json.substr(value - kKey.size(), kKey.size()) != kKey ||
       end >= json.size() || json[end] != ',') {
@@ -449,9 +450,8 @@ void Informer::ApplyEvent(bool deleted, ObjectPtr object) {
         changes.push_back({nullptr, std::move(object)});
       }
     } else {
-      if (ghosts_.contains(object->uid) ||
-          (found != objects_.end() && object->revision != 0 &&
-           found->second->revision >= object->revision)) {
+      if (ghosts_.contains(object->uid) || (found != objects_.end() && object->revision != 0 &&
+                                            found->second->revision >= object->revision)) {
         return;
       }
       Store(std::move(object), &changes);

@@ -9,9 +9,9 @@
 //  1. The cache is always a state the server had, plus the caller's own writes (2); events of one
 //     resource are applied in resourceVersion order.
 //  2. A writer hands what the server answered to NoteWritten / NoteDeleted; from then on the cache
-//     shows it, and older events about it are ignored. So a reconciler sees its own writes and needs
-//     no expectations. Relies on resourceVersions being comparable numbers (Kubernetes >= 1.35 and
-//     etcd always); with others the two calls do nothing.
+//     shows it, and older events about it are ignored. So a reconciler sees its own writes and
+//     needs no expectations. Relies on resourceVersions being comparable numbers (Kubernetes >=
+//     1.35 and etcd always); with others the two calls do nothing.
 //  3. Handlers run without a lock, in order for one object except for the caller's own writes; they
 //     must only enqueue keys or update state of their own.
 #pragma once
@@ -41,13 +41,13 @@ struct CachedObject {
   std::string resource_version;
   std::int64_t revision = 0;  // resource_version as a number; 0 when it is none
   std::int64_t generation = 0;
-  std::string creation_timestamp;  // RFC 3339
-  std::string deletion_timestamp;  // "" = not being deleted
+  std::string creation_timestamp;                           // RFC 3339
+  std::string deletion_timestamp;                           // "" = not being deleted
   std::vector<std::pair<std::string, std::string>> labels;  // sorted by key
   std::vector<kube::OwnerReference> owners;
   std::vector<std::string> finalizers;
-  Chunk bytes;                 // nullptr when the informer keeps none
-  std::string_view json;       // the object's JSON inside `bytes`
+  Chunk bytes;            // nullptr when the informer keeps none
+  std::string_view json;  // the object's JSON inside `bytes`
   std::shared_ptr<const void> record;
 
   bool deleting() const { return !deletion_timestamp.empty(); }
@@ -187,8 +187,8 @@ inline constexpr std::string_view kControllerIndex = "controller";
 inline constexpr std::string_view kLabelIndex = "label";
 
 // Owns the informers of one client and the thread ("informers") that reads their streams; informers
-// on a transport without NotifyWhenReady get a thread each. A lost stream is resumed where it was; an
-// Expired one is listed anew; failures back off from 0.2 s to 30 s with jitter.
+// on a transport without NotifyWhenReady get a thread each. A lost stream is resumed where it was;
+// an Expired one is listed anew; failures back off from 0.2 s to 30 s with jitter.
 class InformerFactory {
  public:
   explicit InformerFactory(Client client);

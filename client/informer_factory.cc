@@ -258,8 +258,8 @@ std::optional<MonotonicTime> InformerFactory::Drive(const std::shared_ptr<Source
     if (!opened.ok()) {
       // The first failure is normal while a server starts; later ones deserve a line.
       if (source->backoff.failures() == 3) {
-        log::Warn("watch fails", {{"resource", informer.options().resource.resource},
-                                  {"error", opened.error()}});
+        log::Warn("watch fails",
+                  {{"resource", informer.options().resource.resource}, {"error", opened.error()}});
       }
       return later();
     }

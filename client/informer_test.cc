@@ -223,10 +223,9 @@ TEST(Informer, ShowsButDoesNotStoreWhatItIsToldNotToKeep) {
   const Client client(server, "test/1");
   ASSERT_TRUE(client.Create(kConfigMaps, ConfigMap("one")).ok());
   InformerFactory factory(client);
-  Informer& informer = factory.For({.resource = {"", "v1", "configmaps"},
-                                    .keep = [](const CachedObject& object) {
-                                      return object.key.name != "one";
-                                    }});
+  Informer& informer =
+      factory.For({.resource = {"", "v1", "configmaps"},
+                   .keep = [](const CachedObject& object) { return object.key.name != "one"; }});
   Watcher watcher(informer);
   factory.Start();
   ASSERT_TRUE(factory.WaitSynced(After(std::chrono::seconds(20))));

@@ -1,7 +1,7 @@
 // Reading single members out of encoded JSON without building a tree: what informers use for the
-// metadata of objects whose bytes they keep. Well-formed input is assumed to be well-formed where it
-// is skipped; whoever reads a skipped part parses it then.
-// Outside bytes: fuzzed by json_scan_fuzz.cc. Threads: any.
+// metadata of objects whose bytes they keep. Well-formed input is assumed to be well-formed where
+// it is skipped; whoever reads a skipped part parses it then. Outside bytes: fuzzed by
+// json_scan_fuzz.cc. Threads: any.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// Any bytes as a watch frame: split, then its metadata read by scanning; where the whole is valid JSON
-// both ways of reading must agree.
+// Any bytes as a watch frame: split, then its metadata read by scanning; where the whole is valid
+// JSON both ways of reading must agree.
 #include <nlohmann/json.hpp>
 
 #include "client/informer.h"

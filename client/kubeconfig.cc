@@ -30,7 +30,8 @@ Result<std::string> ReadFile(const std::string& path) {
   return std::move(out).str();
 }
 
-// The value of the entry called `name` in the list `list` ("contexts"), which stands under `member`.
+// The value of the entry called `name` in the list `list` ("contexts"), which stands under
+// `member`.
 const Json* FindEntry(const Json& root, std::string_view list, std::string_view member,
                       std::string_view name) {
   const Json* entries = kube::Find(root, {list});
@@ -53,7 +54,8 @@ void MakeAbsolute(Json* object, std::string_view key, const std::string& directo
 }
 
 void MakePathsAbsolute(Json* root, const std::string& directory) {
-  for (const auto& [list, member] : {std::pair("clusters", "cluster"), std::pair("users", "user")}) {
+  for (const auto& [list, member] :
+       {std::pair("clusters", "cluster"), std::pair("users", "user")}) {
     Json* entries = kube::Find(*root, {list});
     if (entries == nullptr || !entries->is_array()) {
       continue;
@@ -63,7 +65,8 @@ void MakePathsAbsolute(Json* root, const std::string& directory) {
       if (value == nullptr || !value->is_object()) {
         continue;
       }
-      for (const char* key : {"certificate-authority", "client-certificate", "client-key", "tokenFile"}) {
+      for (const char* key :
+           {"certificate-authority", "client-certificate", "client-key", "tokenFile"}) {
         MakeAbsolute(value, key, directory);
       }
       // A command is looked up in PATH unless it is a path itself.
@@ -267,7 +270,8 @@ Result<Connection> InClusterConnection() {
   }
   Connection out;
   const bool v6 = std::string_view(host).find(':') != std::string_view::npos;
-  out.transport.server = std::string("https://") + (v6 ? "[" : "") + host + (v6 ? "]:" : ":") + port;
+  out.transport.server =
+      std::string("https://") + (v6 ? "[" : "") + host + (v6 ? "]:" : ":") + port;
   out.transport.token_file = std::string(kServiceAccount) + "token";
   SUBLET_TRY(out.transport.ca_pem, ReadFile(std::string(kServiceAccount) + "ca.crt"));
   auto name = ReadFile(std::string(kServiceAccount) + "namespace");

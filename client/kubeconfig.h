@@ -26,8 +26,8 @@ class Kubeconfig {
  public:
   Kubeconfig() = default;
 
-  // The files in the order kubectl takes them: `explicit_path` alone if not empty, else $KUBECONFIG's
-  // list, else ~/.kube/config.
+  // The files in the order kubectl takes them: `explicit_path` alone if not empty, else
+  // $KUBECONFIG's list, else ~/.kube/config.
   static std::vector<std::string> Paths(const std::string& explicit_path);
   // Merges them: the first file that names a cluster, user, context or the current context wins;
   // missing files are skipped, relative paths inside become absolute. An explicit path must exist.
@@ -58,9 +58,9 @@ class Kubeconfig {
 
 // What a written context consists of.
 struct ContextEntry {
-  std::string name;      // of context, cluster and user alike
-  kube::Json cluster;    // {"server": ..., "certificate-authority-data": ...}
-  kube::Json user;       // {"client-certificate-data": ..., ...}
+  std::string name;    // of context, cluster and user alike
+  kube::Json cluster;  // {"server": ..., "certificate-authority-data": ...}
+  kube::Json user;     // {"client-certificate-data": ..., ...}
   std::string namespace_name;
   bool make_current = true;
 };

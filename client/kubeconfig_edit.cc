@@ -42,8 +42,9 @@ class FileLock {
         return InternalError("cannot make " + lock_path + ": " + std::strerror(errno));
       }
       if (std::chrono::steady_clock::now() >= deadline) {
-        return Timeout(lock_path + " is there: another process changes the kubeconfig; remove the file "
-                                   "if none does");
+        return Timeout(lock_path +
+                       " is there: another process changes the kubeconfig; remove the file "
+                       "if none does");
       }
       std::this_thread::sleep_for(kLockRetry);
     }

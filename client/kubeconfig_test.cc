@@ -80,7 +80,8 @@ TEST_F(KubeconfigTest, NamesWhatIsMissingOrUnreadable) {
   EXPECT_NE(config->Resolve().error().message().find("ca.crt"), std::string::npos);
   const auto bad = Kubeconfig::Parse(
       "clusters: [{name: c, cluster: {server: 's', certificate-authority-data: '%%'}}]\n"
-      "contexts: [{name: x, context: {cluster: c}}]\n", "/");
+      "contexts: [{name: x, context: {cluster: c}}]\n",
+      "/");
   EXPECT_TRUE(bad->Resolve("x").error().Is(Reason::kBadRequest));
 }
 
@@ -110,8 +111,11 @@ TEST_F(KubeconfigTest, WritesAContextBesideWhatIsThereAndTakesItOutAgain) {
 
 TEST_F(KubeconfigTest, MakesAPrivateFileAndFolderWhereNoneIs) {
   const std::string path = folder_ + "/new/config";
-  ASSERT_TRUE(WriteContext(path, {.name = "a", .cluster = {{"server", "https://x"}},
-                                  .user = kube::Json::object(), .namespace_name = "n"}).ok());
+  ASSERT_TRUE(WriteContext(path, {.name = "a",
+                                  .cluster = {{"server", "https://x"}},
+                                  .user = kube::Json::object(),
+                                  .namespace_name = "n"})
+                  .ok());
   struct stat info {};
   ASSERT_EQ(stat(path.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600U);

@@ -11,7 +11,8 @@ namespace {
 
 bool IsQuiet(const Status& error) {
   // NotFound: the object went while it was worked on.
-  return error.Is(Reason::kConflict) || error.Is(Reason::kAlreadyExists) || error.Is(Reason::kNotFound);
+  return error.Is(Reason::kConflict) || error.Is(Reason::kAlreadyExists) ||
+         error.Is(Reason::kNotFound);
 }
 
 }  // namespace
@@ -110,8 +111,8 @@ void Manager::Run() {
       std::optional<MonotonicTime> next;
       for (const auto& controller : controllers_) {
         const auto due = controller->queue.NextDue();
-        if (due && controller->ready &&
-            controller->working < controller->options.workers_max && (!next || *due < *next)) {
+        if (due && controller->ready && controller->working < controller->options.workers_max &&
+            (!next || *due < *next)) {
           next = due;
         }
       }
@@ -160,11 +161,11 @@ void Manager::Work(Controller& controller, const kube::ObjectKey& key) {
     const Status& error = outcome.error();
     const bool first_tries = controller.queue.failures(key) < 3;
     if (IsQuiet(error) && first_tries) {
-      log::Debug("reconcile again", {{"controller", controller.options.name},
-                                     {"name", key.Text()}, {"error", error}});
+      log::Debug("reconcile again",
+                 {{"controller", controller.options.name}, {"name", key.Text()}, {"error", error}});
     } else {
-      log::Warn("reconcile failed", {{"controller", controller.options.name},
-                                     {"name", key.Text()}, {"error", error}});
+      log::Warn("reconcile failed",
+                {{"controller", controller.options.name}, {"name", key.Text()}, {"error", error}});
     }
     controller.queue.Retry(key);
   }

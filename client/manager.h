@@ -1,8 +1,8 @@
 // Manager: runs reconcilers on a small pool of threads ("reconcile-N") that serves all their queues
-// in turn, so that thirty idle controllers cost no thirty threads.
-// Start: informers and threads; a controller gets its first key when its own informers have synced, so
-// that a kind the server refuses holds up only who needs it. Stop: no key is handed out any more, the
-// informers stop, each worker finishes its key.
+// in turn, so that thirty idle controllers cost no thirty threads. Start: informers and threads; a
+// controller gets its first key when its own informers have synced, so that a kind the server
+// refuses holds up only who needs it. Stop: no key is handed out any more, the informers stop, each
+// worker finishes its key.
 #pragma once
 
 #include <memory>
@@ -17,11 +17,11 @@
 namespace sublet::client {
 
 struct ControllerOptions {
-  std::string name;       // "replicaset", for logs
+  std::string name;  // "replicaset", for logs
   Reconcile reconcile;
-  int workers_max = 1;    // keys of this controller worked on at once
-  // No key is handed out before these have their first state. A reconciler that acted on a cache that
-  // is still empty would make everything a second time.
+  int workers_max = 1;  // keys of this controller worked on at once
+  // No key is handed out before these have their first state. A reconciler that acted on a cache
+  // that is still empty would make everything a second time.
   std::vector<const Informer*> needs;
 };
 

@@ -17,7 +17,8 @@ class ReadablePoller {
   ReadablePoller();
   ~ReadablePoller();  // joins
 
-  // From now on every Arm leads to one call of `ready`, on the poller's thread, without a lock held.
+  // From now on every Arm leads to one call of `ready`, on the poller's thread, without a lock
+  // held.
   std::uint64_t Add(int fd, std::function<void()> ready);
   void Arm(std::uint64_t id);
   // No call starts after this returned; one under way may still end later.

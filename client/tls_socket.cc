@@ -58,8 +58,7 @@ bool LoadAuthorities(SSL_CTX* context, std::string_view pem) {
   return loaded > 0;
 }
 
-bool LoadCertificate(SSL_CTX* context, std::string_view certificate_pem,
-                     std::string_view key_pem) {
+bool LoadCertificate(SSL_CTX* context, std::string_view certificate_pem, std::string_view key_pem) {
   const BioPtr certificates = MemoryOf(certificate_pem);
   X509* leaf = PEM_read_bio_X509(certificates.get(), nullptr, nullptr, nullptr);
   if (leaf == nullptr) {
@@ -185,7 +184,8 @@ Result<Endpoint> ParseServer(std::string_view server) {
   } else if (server.starts_with("http://")) {
     server.remove_prefix(7);
   } else {
-    return BadRequest("the server address \"" + text + "\" starts with neither https:// nor http://");
+    return BadRequest("the server address \"" + text +
+                      "\" starts with neither https:// nor http://");
   }
   const std::size_t slash = server.find('/');
   if (slash != std::string_view::npos) {
@@ -293,9 +293,9 @@ Result<void> TlsSocket::Handshake(const std::string& tls_name, Deadline deadline
       error = SSL_get_error(ssl_, code);
       if (error != SSL_ERROR_WANT_READ && error != SSL_ERROR_WANT_WRITE) {
         const long verified = SSL_get_verify_result(ssl_);
-        return ServiceUnavailable(std::string("tls: ") +
-                                  (verified != X509_V_OK ? X509_verify_cert_error_string(verified)
-                                                         : SslText().c_str()));
+        return ServiceUnavailable(
+            std::string("tls: ") +
+            (verified != X509_V_OK ? X509_verify_cert_error_string(verified) : SslText().c_str()));
       }
     }
     SUBLET_RETURN_IF_ERROR(WaitFor(error, deadline, "tls handshake"));

@@ -51,10 +51,10 @@ class Stream {
   // Makes a waiting Next return nullopt. Threads: any; idempotent.
   virtual void Close() = 0;
   // Lets one thread read many streams. After it returned true: each time Next has returned Timeout,
-  // `ready` is called once, from any thread and with no lock of a caller held, as soon as Next would
-  // return something else (a frame, the end, an error, Close). It must not call back into the
-  // stream. False: not supported; the reader needs a thread of its own.
-  // Threads: the reader's, once, before the first Next.
+  // `ready` is called once, from any thread and with no lock of a caller held, as soon as Next
+  // would return something else (a frame, the end, an error, Close). It must not call back into the
+  // stream. False: not supported; the reader needs a thread of its own. Threads: the reader's,
+  // once, before the first Next.
   virtual bool NotifyWhenReady(std::function<void()> ready) {
     static_cast<void>(ready);
     return false;

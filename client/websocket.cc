@@ -135,10 +135,8 @@ Result<std::optional<std::string>> WebSocket::Receive() {
         case WebSocketFrames::Message::Kind::kPing:
           SUBLET_RETURN_IF_ERROR(SendFrame(kPong, message->data));
           break;
-        case WebSocketFrames::Message::Kind::kPong:
-          break;
-        case WebSocketFrames::Message::Kind::kClose:
-          return std::optional<std::string>();
+        case WebSocketFrames::Message::Kind::kPong: break;
+        case WebSocketFrames::Message::Kind::kClose: return std::optional<std::string>();
       }
       continue;
     }

@@ -39,7 +39,8 @@ std::string EncodeClientFrame(int opcode, std::string_view data, std::uint32_t m
 
 class WebSocket {
  public:
-  // Opens `target` with these subprotocols offered. Errors: the server's Status, ServiceUnavailable.
+  // Opens `target` with these subprotocols offered. Errors: the server's Status,
+  // ServiceUnavailable.
   static Result<std::unique_ptr<WebSocket>> Open(Transport& transport, const std::string& target,
                                                  const std::string& subprotocols);
 

@@ -40,10 +40,11 @@ class WorkQueue {
 
   // When the next delayed key is due (by the clock's Monotonic), if there is one.
   std::optional<MonotonicTime> NextDue() const;
-  // Called without a lock whenever a key became ready or a nearer delay was set; set once, before use.
+  // Called without a lock whenever a key became ready or a nearer delay was set; set once, before
+  // use.
   void OnReady(std::function<void()> callback) { on_ready_ = std::move(callback); }
 
-  void Close();  // Get returns nullopt from now on; Add does nothing
+  void Close();              // Get returns nullopt from now on; Add does nothing
   std::size_t size() const;  // waiting and ready, without those being worked on
   int failures(const kube::ObjectKey& key) const;
 
@@ -59,7 +60,8 @@ class WorkQueue {
   CondVar changed_;
   bool closed_ SUBLET_GUARDED_BY(mutex_) = false;
   std::deque<kube::ObjectKey> ready_ SUBLET_GUARDED_BY(mutex_);
-  std::set<kube::ObjectKey> waiting_ SUBLET_GUARDED_BY(mutex_);     // in ready_, or dirty while worked on
+  std::set<kube::ObjectKey> waiting_
+      SUBLET_GUARDED_BY(mutex_);  // in ready_, or dirty while worked on
   std::set<kube::ObjectKey> processing_ SUBLET_GUARDED_BY(mutex_);
   std::map<kube::ObjectKey, MonotonicTime> due_by_key_ SUBLET_GUARDED_BY(mutex_);
   std::set<std::pair<MonotonicTime, kube::ObjectKey>> due_ SUBLET_GUARDED_BY(mutex_);

@@ -155,16 +155,16 @@ std::string ReadTolerations(const YAML::Node& node, Json& out) {
   return "";
 }
 
-Reader Bool(bool TenantConfig::* member) {
+Reader Bool(bool TenantConfig::*member) {
   return [member](const YAML::Node& node, TenantConfig& c) { return ReadBool(node, c.*member); };
 }
-Reader TextMap(std::map<std::string, std::string> TenantConfig::* member) {
+Reader TextMap(std::map<std::string, std::string> TenantConfig::*member) {
   return [member](const YAML::Node& node, TenantConfig& c) { return ReadTextMap(node, c.*member); };
 }
-Reader Texts(std::vector<std::string> TenantConfig::* member) {
+Reader Texts(std::vector<std::string> TenantConfig::*member) {
   return [member](const YAML::Node& node, TenantConfig& c) { return ReadTexts(node, c.*member); };
 }
-Reader Text(std::string TenantConfig::* member) {
+Reader Text(std::string TenantConfig::*member) {
   return [member](const YAML::Node& node, TenantConfig& c) { return ReadText(node, c.*member); };
 }
 
@@ -173,37 +173,50 @@ const std::vector<Key>& Schema() {
   using C = TenantConfig;
   using N = YAML::Node;
   static const std::vector<Key> schema = {
-      {"controlPlane.statefulSet.image", "text", "image of the tenant pod; default: made from this binary on the embedded host",
+      {"controlPlane.statefulSet.image", "text",
+       "image of the tenant pod; default: made from this binary on the embedded host",
        [](const N& n, C& c) { return ReadText(n, c.control_plane.image); }},
-      {"controlPlane.statefulSet.resources.requests.cpu", "quantity", "cpu the tenant pod asks for (20m)",
+      {"controlPlane.statefulSet.resources.requests.cpu", "quantity",
+       "cpu the tenant pod asks for (20m)",
        [](const N& n, C& c) { return ReadQuantityText(n, c.control_plane.cpu_request); }},
-      {"controlPlane.statefulSet.resources.requests.memory", "quantity", "memory the tenant pod asks for (64Mi)",
+      {"controlPlane.statefulSet.resources.requests.memory", "quantity",
+       "memory the tenant pod asks for (64Mi)",
        [](const N& n, C& c) { return ReadQuantityText(n, c.control_plane.memory_request); }},
-      {"controlPlane.statefulSet.resources.limits.memory", "quantity", "memory the tenant pod may use (1Gi)",
+      {"controlPlane.statefulSet.resources.limits.memory", "quantity",
+       "memory the tenant pod may use (1Gi)",
        [](const N& n, C& c) { return ReadQuantityText(n, c.control_plane.memory_limit); }},
-      {"controlPlane.statefulSet.persistence.enabled", "bool", "keep /data on a volume; default: when the host has a default StorageClass",
+      {"controlPlane.statefulSet.persistence.enabled", "bool",
+       "keep /data on a volume; default: when the host has a default StorageClass",
        [](const N& n, C& c) {
          c.control_plane.persistence_auto = false;
          return ReadBool(n, c.control_plane.persistence);
        }},
       {"controlPlane.statefulSet.persistence.size", "quantity", "size of the volume (5Gi)",
        [](const N& n, C& c) { return ReadQuantityText(n, c.control_plane.persistence_size); }},
-      {"controlPlane.statefulSet.persistence.storageClass", "text", "its StorageClass; default: the host's default",
+      {"controlPlane.statefulSet.persistence.storageClass", "text",
+       "its StorageClass; default: the host's default",
        [](const N& n, C& c) { return ReadText(n, c.control_plane.storage_class); }},
-      {"controlPlane.service.type", "ClusterIP|NodePort|LoadBalancer", "how the tenant's API is published (ClusterIP)",
+      {"controlPlane.service.type", "ClusterIP|NodePort|LoadBalancer",
+       "how the tenant's API is published (ClusterIP)",
        [](const N& n, C& c) {
-         return ReadOneOf(n, c.control_plane.service_type, {"ClusterIP", "NodePort", "LoadBalancer"});
+         return ReadOneOf(n, c.control_plane.service_type,
+                          {"ClusterIP", "NodePort", "LoadBalancer"});
        }},
       {"controlPlane.proxy.extraSANs", "list of texts", "further names in the serving certificate",
        [](const N& n, C& c) { return ReadTexts(n, c.control_plane.extra_sans); }},
-      {"controlPlane.scheduler.enabled", "bool", "the embedded scheduler; off: the host schedules (true)",
+      {"controlPlane.scheduler.enabled", "bool",
+       "the embedded scheduler; off: the host schedules (true)",
        [](const N& n, C& c) { return ReadBool(n, c.control_plane.scheduler_enabled); }},
-      {"controlPlane.scheduler.profiles", "list of {schedulerName, profile, arguments}", "behaviour per scheduler name; arguments as KAI names them, for example kValue; profiles: default, kai-0.7, kai-0.9, kai-0.13, kai-0.17",
+      {"controlPlane.scheduler.profiles", "list of {schedulerName, profile, arguments}",
+       "behaviour per scheduler name; arguments as KAI names them, for example kValue; profiles: "
+       "default, kai-0.7, kai-0.9, kai-0.13, kai-0.17",
        [](const N& n, C& c) { return ReadProfiles(n, c.control_plane.scheduler_profiles); }},
       {"controlPlane.scheduler.kai.enabled", "bool", "KAI's CRDs, queues and admission (true)",
        [](const N& n, C& c) { return ReadBool(n, c.control_plane.kai_crds); }},
       {"controlPlane.gpu.enforce", "on|off", "hold fractions on the device (on)",
-       [](const N& n, C& c) { return ReadOneOf(n, c.control_plane.gpu_enforce, {"on", "off"}); }},
+       [](const N& n, C& c) {
+         return ReadOneOf(n, c.control_plane.gpu_enforce, {"on", "off"});
+       }},
       {"sync.toHost.pods.enabled", "bool", "pods are always synced: only true is allowed",
        [](const N& n, C&) {
          bool on = true;
@@ -218,21 +231,29 @@ const std::vector<Key>& Schema() {
        Text(&C::runtime_class_name)},
       {"sync.toHost.pods.priorityClassName", "text", "host PriorityClass of every host pod",
        Text(&C::priority_class_name)},
-      {"sync.toHost.pods.allowedMetadata", "list of texts", "label and annotation keys, or prefixes ending in '/', that may travel besides the built-in ones",
+      {"sync.toHost.pods.allowedMetadata", "list of texts",
+       "label and annotation keys, or prefixes ending in '/', that may travel besides the built-in "
+       "ones",
        Texts(&C::allowed_metadata)},
-      {"sync.toHost.pods.hybridScheduling.hostSchedulers", "list of texts", "scheduler names whose pods the host places",
-       Texts(&C::host_schedulers)},
+      {"sync.toHost.pods.hybridScheduling.hostSchedulers", "list of texts",
+       "scheduler names whose pods the host places", Texts(&C::host_schedulers)},
       {"sync.toHost.services.enabled", "bool", "(true)", Bool(&C::services)},
       {"sync.toHost.endpoints.enabled", "bool", "(true)", Bool(&C::endpoints)},
-      {"sync.toHost.persistentVolumeClaims.enabled", "bool", "(true)", Bool(&C::persistent_volume_claims)},
-      {"sync.toHost.configMaps.all", "bool", "also those no pod mentions (false)", Bool(&C::config_maps_all)},
-      {"sync.toHost.secrets.all", "bool", "also those no pod mentions (false)", Bool(&C::secrets_all)},
+      {"sync.toHost.persistentVolumeClaims.enabled", "bool", "(true)",
+       Bool(&C::persistent_volume_claims)},
+      {"sync.toHost.configMaps.all", "bool", "also those no pod mentions (false)",
+       Bool(&C::config_maps_all)},
+      {"sync.toHost.secrets.all", "bool", "also those no pod mentions (false)",
+       Bool(&C::secrets_all)},
       {"sync.toHost.serviceAccounts.enabled", "bool", "(false)", Bool(&C::service_accounts)},
       {"sync.toHost.ingresses.enabled", "bool", "(false)", Bool(&C::ingresses)},
       {"sync.toHost.networkPolicies.enabled", "bool", "(false)", Bool(&C::network_policies)},
-      {"sync.toHost.podDisruptionBudgets.enabled", "bool", "(false)", Bool(&C::pod_disruption_budgets)},
-      {"sync.toHost.priorityClasses.enabled", "bool", "(false)", Bool(&C::priority_classes_to_host)},
-      {"sync.toHost.priorityClasses.max", "number", "the highest value a class may have on the host (1000000000)",
+      {"sync.toHost.podDisruptionBudgets.enabled", "bool", "(false)",
+       Bool(&C::pod_disruption_budgets)},
+      {"sync.toHost.priorityClasses.enabled", "bool", "(false)",
+       Bool(&C::priority_classes_to_host)},
+      {"sync.toHost.priorityClasses.max", "number",
+       "the highest value a class may have on the host (1000000000)",
        [](const N& n, C& c) {
          return n.IsScalar() && YAML::convert<std::int64_t>::decode(n, c.priority_max) &&
                         c.priority_max >= 0 && c.priority_max <= 1000000000
@@ -246,7 +267,8 @@ const std::vector<Key>& Schema() {
          const std::string wrong = ReadBool(n, on);
          return !wrong.empty() ? wrong : on ? "" : std::string("cannot be switched off");
        }},
-      {"sync.fromHost.nodes.selector.all", "bool", "all nodes, the default; use labels to choose some",
+      {"sync.fromHost.nodes.selector.all", "bool",
+       "all nodes, the default; use labels to choose some",
        [](const N& n, C&) {
          bool ignored = true;
          return ReadBool(n, ignored);
@@ -256,23 +278,33 @@ const std::vector<Key>& Schema() {
       {"sync.fromHost.storageClasses.enabled", "bool", "(true)", Bool(&C::storage_classes)},
       {"sync.fromHost.ingressClasses.enabled", "bool", "(false)", Bool(&C::ingress_classes)},
       {"sync.fromHost.runtimeClasses.enabled", "bool", "(false)", Bool(&C::runtime_classes)},
-      {"sync.fromHost.priorityClasses.enabled", "bool", "(false)", Bool(&C::priority_classes_from_host)},
-      {"networking.replicateServices.toHost", "list of {from, to}", "tenant Services that appear on the host",
+      {"sync.fromHost.priorityClasses.enabled", "bool", "(false)",
+       Bool(&C::priority_classes_from_host)},
+      {"networking.replicateServices.toHost", "list of {from, to}",
+       "tenant Services that appear on the host",
        [](const N& n, C& c) { return ReadReplications(n, c.replicate_to_host); }},
-      {"networking.replicateServices.fromHost", "list of {from, to}", "host Services that appear in the tenant",
+      {"networking.replicateServices.fromHost", "list of {from, to}",
+       "host Services that appear in the tenant",
        [](const N& n, C& c) { return ReadReplications(n, c.replicate_from_host); }},
-      {"networking.advanced.clusterDomain", "text", "DNS domain (cluster.local)", Text(&C::cluster_domain)},
-      {"policies.podSecurityStandard", "privileged|baseline|restricted", "what tenant pods may do on the host (baseline)",
+      {"networking.advanced.clusterDomain", "text", "DNS domain (cluster.local)",
+       Text(&C::cluster_domain)},
+      {"policies.podSecurityStandard", "privileged|baseline|restricted",
+       "what tenant pods may do on the host (baseline)",
        [](const N& n, C& c) {
          return ReadOneOf(n, c.pod_security, {"privileged", "baseline", "restricted"});
        }},
-      {"policies.resourceQuota.enabled", "bool", "a ResourceQuota in the tenant's host namespace (false)", Bool(&C::quota_enabled)},
+      {"policies.resourceQuota.enabled", "bool",
+       "a ResourceQuota in the tenant's host namespace (false)", Bool(&C::quota_enabled)},
       {"policies.resourceQuota.quota", "map", "its hard limits", TextMap(&C::quota)},
-      {"policies.limitRange.enabled", "bool", "a LimitRange in the tenant's host namespace (false)", Bool(&C::limit_range_enabled)},
+      {"policies.limitRange.enabled", "bool", "a LimitRange in the tenant's host namespace (false)",
+       Bool(&C::limit_range_enabled)},
       {"policies.limitRange.default", "map", "its default limits", TextMap(&C::limit_default)},
-      {"policies.limitRange.defaultRequest", "map", "its default requests", TextMap(&C::limit_default_request)},
-      {"policies.networkPolicy.enabled", "bool", "close the tenant's host namespace to others (false)", Bool(&C::network_policy)},
-      {"policies.gpu.devices", "number", "whole GPUs the tenant may hold at once, fractions added up",
+      {"policies.limitRange.defaultRequest", "map", "its default requests",
+       TextMap(&C::limit_default_request)},
+      {"policies.networkPolicy.enabled", "bool",
+       "close the tenant's host namespace to others (false)", Bool(&C::network_policy)},
+      {"policies.gpu.devices", "number",
+       "whole GPUs the tenant may hold at once, fractions added up",
        [](const N& n, C& c) {
          return n.IsScalar() && YAML::convert<std::int64_t>::decode(n, c.gpu_devices) &&
                         c.gpu_devices >= 0
@@ -288,7 +320,8 @@ const std::vector<Key>& Schema() {
          c.gpu_memory_bytes = kube::Quantity::ParseOrZero(text).Value();
          return std::string();
        }},
-      {"experimental.syncSettings.setOwner", "bool", "owner references on synced objects (true)", Bool(&C::set_owner)},
+      {"experimental.syncSettings.setOwner", "bool", "owner references on synced objects (true)",
+       Bool(&C::set_owner)},
   };
   return schema;
 }

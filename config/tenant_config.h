@@ -1,8 +1,8 @@
-// TenantConfig: a tenant's values file. `sublet create --values` and `sublet serve --config` read the
-// same schema through the same parser. Keys are vcluster.yaml's where the concept is the same.
+// TenantConfig: a tenant's values file. `sublet create --values` and `sublet serve --config` read
+// the same schema through the same parser. Keys are vcluster.yaml's where the concept is the same.
 // Strict: an unknown key, a wrong type or a value outside its range names file, line and what is
-// allowed. docs/VALUES.md lists every key; a test keeps the two in step.
-// Threads: values; parse on any thread.
+// allowed. docs/VALUES.md lists every key; a test keeps the two in step. Threads: values; parse on
+// any thread.
 #pragma once
 
 #include <cstdint>
@@ -36,20 +36,20 @@ struct Replication {
 struct TenantConfig {
   // controlPlane
   struct {
-    std::string image;                      // controlPlane.statefulSet.image
+    std::string image;                       // controlPlane.statefulSet.image
     std::string service_type = "ClusterIP";  // controlPlane.service.type
-    std::vector<std::string> extra_sans;    // controlPlane.proxy.extraSANs
+    std::vector<std::string> extra_sans;     // controlPlane.proxy.extraSANs
     std::string cpu_request = "20m";
     std::string memory_request = "64Mi";
     std::string memory_limit = "1Gi";
-    bool persistence = true;                // controlPlane.statefulSet.persistence.enabled
-    bool persistence_auto = true;           // not said: on when the host has a default StorageClass
+    bool persistence = true;       // controlPlane.statefulSet.persistence.enabled
+    bool persistence_auto = true;  // not said: on when the host has a default StorageClass
     std::string persistence_size = "5Gi";
     std::string storage_class;
-    bool scheduler_enabled = true;          // controlPlane.scheduler.enabled
+    bool scheduler_enabled = true;  // controlPlane.scheduler.enabled
     std::vector<SchedulerProfile> scheduler_profiles;
-    bool kai_crds = true;                   // controlPlane.scheduler.kai.enabled
-    std::string gpu_enforce = "on";         // controlPlane.gpu.enforce
+    bool kai_crds = true;            // controlPlane.scheduler.kai.enabled
+    std::string gpu_enforce = "on";  // controlPlane.gpu.enforce
   } control_plane;
 
   // sync.toHost
@@ -69,7 +69,7 @@ struct TenantConfig {
   bool network_policies = false;
   bool pod_disruption_budgets = false;
   bool priority_classes_to_host = false;
-  std::int64_t priority_max = 1000000000;     // sync.toHost.priorityClasses.max
+  std::int64_t priority_max = 1000000000;  // sync.toHost.priorityClasses.max
 
   // sync.fromHost
   bool events = true;
@@ -99,9 +99,9 @@ struct TenantConfig {
   bool set_owner = true;
 };
 
-// Parses a values file. `file` is how errors name it ("values.yaml").
-// Errors: BadRequest "values.yaml:3: unknown key sync.toHost.pod; did you mean pods? allowed: ..." —
-// one line for every problem found, at most 20.
+// Parses a values file. `file` is how errors name it ("values.yaml"). Errors: BadRequest
+// "values.yaml:3: unknown key sync.toHost.pod; did you mean pods? allowed: ..." — one line for
+// every problem found, at most 20.
 Result<TenantConfig> ParseTenantConfig(std::string_view yaml, std::string_view file);
 
 // One "key=value" of --set on top of `yaml`: the merged YAML text.

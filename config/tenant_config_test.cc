@@ -76,8 +76,8 @@ TEST(TenantConfig, BadTypesAndBrokenYamlNameTheLine) {
 }
 
 TEST(TenantConfig, SetAndLaterFilesWin) {
-  auto merged = MergeValues("policies: {gpu: {devices: 1}}\n", "policies: {gpu: {memory: 1Gi}}\n",
-                            "b.yaml");
+  auto merged =
+      MergeValues("policies: {gpu: {devices: 1}}\n", "policies: {gpu: {memory: 1Gi}}\n", "b.yaml");
   ASSERT_TRUE(merged.ok());
   merged = SetValue(*merged, "policies.gpu.devices=3");
   ASSERT_TRUE(merged.ok());

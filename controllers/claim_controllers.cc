@@ -107,10 +107,10 @@ class VolumeBinder final : public Controller {
       }
       SUBLET_TRY(Json volume, object->Parse());
       const std::string_view uid = kube::FindString(volume, {"spec", "claimRef", "uid"});
-      const bool reserved = kube::FindString(volume, {"spec", "claimRef", "name"}) == kube::NameOf(claim) &&
-                            kube::FindString(volume, {"spec", "claimRef", "namespace"}) ==
-                                kube::NamespaceOf(claim) &&
-                            (uid.empty() || uid == kube::UidOf(claim));
+      const bool reserved =
+          kube::FindString(volume, {"spec", "claimRef", "name"}) == kube::NameOf(claim) &&
+          kube::FindString(volume, {"spec", "claimRef", "namespace"}) == kube::NamespaceOf(claim) &&
+          (uid.empty() || uid == kube::UidOf(claim));
       const bool free = kube::Find(volume, {"spec", "claimRef"}) == nullptr;
       if ((!free && !reserved) || ClassOf(volume) != ClassOf(claim) || !ModesCover(volume, claim) ||
           SizeOf(volume, {"spec", "capacity", "storage"}) < asked) {
@@ -145,29 +145,32 @@ class VolumeBinder final : public Controller {
     const std::string node(kube::AnnotationOf(claim, kSelectedNode));
     if (node.empty() &&
         kube::FindString(storage_class, {"volumeBindingMode"}) == "WaitForFirstConsumer") {
-      events_.Event(client::EventTargetOf(claim, "v1", "PersistentVolumeClaim"), "Normal", "WaitForFirstConsumer",
+      events_.Event(client::EventTargetOf(claim, "v1", "PersistentVolumeClaim"), "Normal",
+                    "WaitForFirstConsumer",
                     "waiting for first consumer to be created before binding");
       return std::optional<Json>();
     }
     const std::string name = "pvc-" + std::string(kube::UidOf(claim));
-    Json spec = {{"capacity", {{"storage", claim["spec"]["resources"]["requests"]["storage"]}}},
-                 {"accessModes", claim["spec"]["accessModes"]},
-                 {"persistentVolumeReclaimPolicy",
-                  kube::FindString(storage_class, {"reclaimPolicy"}, "Delete")},
-                 {"storageClassName", ClassOf(claim)},
-                 {"volumeMode", "Filesystem"},
-                 {"claimRef", ReferenceTo(claim)},
-                 {"hostPath",
-                  {{"path", settings_.local_volume_root + "/" + name}, {"type", "DirectoryOrCreate"}}}};
+    Json spec = {
+        {"capacity", {{"storage", claim["spec"]["resources"]["requests"]["storage"]}}},
+        {"accessModes", claim["spec"]["accessModes"]},
+        {"persistentVolumeReclaimPolicy",
+         kube::FindString(storage_class, {"reclaimPolicy"}, "Delete")},
+        {"storageClassName", ClassOf(claim)},
+        {"volumeMode", "Filesystem"},
+        {"claimRef", ReferenceTo(claim)},
+        {"hostPath",
+         {{"path", settings_.local_volume_root + "/" + name}, {"type", "DirectoryOrCreate"}}}};
     if (!node.empty()) {
-      spec["nodeAffinity"]["required"]["nodeSelectorTerms"] = Json::array(
-          {{{"matchExpressions", Json::array({{{"key", "kubernetes.io/hostname"},
-                                               {"operator", "In"},
-                                               {"values", Json::array({node})}}})}}});
+      spec["nodeAffinity"]["required"]["nodeSelectorTerms"] =
+          Json::array({{{"matchExpressions", Json::array({{{"key", "kubernetes.io/hostname"},
+                                                           {"operator", "In"},
+                                                           {"values", Json::array({node})}}})}}});
     }
     auto created = volumes_.Create(
         "", {{"metadata",
-              {{"name", name}, {"annotations", {{std::string(kProvisionedBy), kLocalPathProvisioner}}}}},
+              {{"name", name},
+               {"annotations", {{std::string(kProvisionedBy), kLocalPathProvisioner}}}}},
              {"spec", std::move(spec)}});
     if (!created.ok()) {
       if (created.error().Is(Reason::kAlreadyExists)) {
@@ -176,8 +179,8 @@ class VolumeBinder final : public Controller {
       }
       return std::move(created).error();
     }
-    events_.Event(client::EventTargetOf(claim, "v1", "PersistentVolumeClaim"), "Normal", "ProvisioningSucceeded",
-                  "Successfully provisioned volume " + name);
+    events_.Event(client::EventTargetOf(claim, "v1", "PersistentVolumeClaim"), "Normal",
+                  "ProvisioningSucceeded", "Successfully provisioned volume " + name);
     return std::optional<Json>(std::move(*created));
   }
 
@@ -225,8 +228,9 @@ class VolumeBinder final : public Controller {
     if (uid.empty()) {
       return SetPhase(std::move(volume), "Available");
     }
-    const ObjectPtr claim = claims_.Find({std::string(kube::FindString(volume, {"spec", "claimRef", "namespace"})),
-                                          std::string(kube::FindString(volume, {"spec", "claimRef", "name"}))});
+    const ObjectPtr claim =
+        claims_.Find({std::string(kube::FindString(volume, {"spec", "claimRef", "namespace"})),
+                      std::string(kube::FindString(volume, {"spec", "claimRef", "name"}))});
     if (claim && claim->uid == uid) {
       claim_queue_.Add(claim->key);
       return Outcome::Done();
@@ -274,12 +278,12 @@ class VolumeBinder final : public Controller {
 bool NamesAttributes(const Json& object, std::string_view name) {
   return kube::FindString(object, {"spec", "volumeAttributesClassName"}) == name ||
          kube::FindString(object, {"status", "currentVolumeAttributesClassName"}) == name ||
-         kube::FindString(object, {"status", "modifyVolumeStatus",
-                                   "targetVolumeAttributesClassName"}) == name;
+         kube::FindString(
+             object, {"status", "modifyVolumeStatus", "targetVolumeAttributesClassName"}) == name;
 }
 
-// A claim that is being deleted goes when the last pod that uses it is finished or gone; a volume when
-// it is no longer bound; a class of volume attributes when no claim and no volume names it.
+// A claim that is being deleted goes when the last pod that uses it is finished or gone; a volume
+// when it is no longer bound; a class of volume attributes when no claim and no volume names it.
 class ClaimProtection final : public Controller {
  public:
   explicit ClaimProtection(const Context& context)
@@ -352,8 +356,9 @@ class ClaimProtection final : public Controller {
       return Outcome::Done();
     }
     SUBLET_TRY(const Json volume, cached->Parse());
-    const ObjectPtr claim = claims_.Find({std::string(kube::FindString(volume, {"spec", "claimRef", "namespace"})),
-                                          std::string(kube::FindString(volume, {"spec", "claimRef", "name"}))});
+    const ObjectPtr claim =
+        claims_.Find({std::string(kube::FindString(volume, {"spec", "claimRef", "namespace"})),
+                      std::string(kube::FindString(volume, {"spec", "claimRef", "name"}))});
     if (claim && claim->uid == kube::FindString(volume, {"spec", "claimRef", "uid"})) {
       return Outcome::Done();
     }

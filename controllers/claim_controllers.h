@@ -1,6 +1,6 @@
-// Persistent volume claims: bound to volumes that fit or that the local-path provisioner makes (host
-// only), and kept from vanishing while a pod uses them.
-// Source: kube-controller-manager pkg/controller/volume/persistentvolume, pvcprotection, pvprotection.
+// Persistent volume claims: bound to volumes that fit or that the local-path provisioner makes
+// (host only), and kept from vanishing while a pod uses them. Source: kube-controller-manager
+// pkg/controller/volume/persistentvolume, pvcprotection, pvprotection.
 #pragma once
 
 #include <memory>

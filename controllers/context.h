@@ -51,26 +51,31 @@ inline const ResourceKind kPods{{"", "v1", "pods"}, "Pod"};
 inline const ResourceKind kNodes{{"", "v1", "nodes"}, "Node"};
 inline const ResourceKind kServices{{"", "v1", "services"}, "Service"};
 inline const ResourceKind kEndpoints{{"", "v1", "endpoints"}, "Endpoints"};
-inline const ResourceKind kEndpointSlices{{"discovery.k8s.io", "v1", "endpointslices"}, "EndpointSlice"};
+inline const ResourceKind kEndpointSlices{{"discovery.k8s.io", "v1", "endpointslices"},
+                                          "EndpointSlice"};
 inline const ResourceKind kNamespaces{{"", "v1", "namespaces"}, "Namespace"};
 inline const ResourceKind kServiceAccounts{{"", "v1", "serviceaccounts"}, "ServiceAccount"};
 inline const ResourceKind kSecrets{{"", "v1", "secrets"}, "Secret"};
 inline const ResourceKind kConfigMaps{{"", "v1", "configmaps"}, "ConfigMap"};
-inline const ResourceKind kReplicationControllers{{"", "v1", "replicationcontrollers"}, "ReplicationController"};
+inline const ResourceKind kReplicationControllers{{"", "v1", "replicationcontrollers"},
+                                                  "ReplicationController"};
 inline const ResourceKind kReplicaSets{{"apps", "v1", "replicasets"}, "ReplicaSet"};
 inline const ResourceKind kDeployments{{"apps", "v1", "deployments"}, "Deployment"};
 inline const ResourceKind kStatefulSets{{"apps", "v1", "statefulsets"}, "StatefulSet"};
 inline const ResourceKind kDaemonSets{{"apps", "v1", "daemonsets"}, "DaemonSet"};
-inline const ResourceKind kControllerRevisions{{"apps", "v1", "controllerrevisions"}, "ControllerRevision"};
+inline const ResourceKind kControllerRevisions{{"apps", "v1", "controllerrevisions"},
+                                               "ControllerRevision"};
 inline const ResourceKind kJobs{{"batch", "v1", "jobs"}, "Job"};
 inline const ResourceKind kCronJobs{{"batch", "v1", "cronjobs"}, "CronJob"};
 inline const ResourceKind kBudgets{{"policy", "v1", "poddisruptionbudgets"}, "PodDisruptionBudget"};
 inline const ResourceKind kQuotas{{"", "v1", "resourcequotas"}, "ResourceQuota"};
 inline const ResourceKind kClaims{{"", "v1", "persistentvolumeclaims"}, "PersistentVolumeClaim"};
 inline const ResourceKind kVolumes{{"", "v1", "persistentvolumes"}, "PersistentVolume"};
-inline const ResourceKind kStorageClasses{{"storage.k8s.io", "v1", "storageclasses"}, "StorageClass"};
+inline const ResourceKind kStorageClasses{{"storage.k8s.io", "v1", "storageclasses"},
+                                          "StorageClass"};
 inline const ResourceKind kLeases{{"coordination.k8s.io", "v1", "leases"}, "Lease"};
-inline const ResourceKind kClusterRoles{{"rbac.authorization.k8s.io", "v1", "clusterroles"}, "ClusterRole"};
+inline const ResourceKind kClusterRoles{{"rbac.authorization.k8s.io", "v1", "clusterroles"},
+                                        "ClusterRole"};
 
 class Collection {
  public:

@@ -137,9 +137,9 @@ class CronJobController final : public Controller {
         continue;
       }
       if (was) {
-        events_.Event(client::EventTargetOf(*cron), "Normal", "SawCompletedJob",
-                      "Saw completed job: " + job.object->key.name + ", condition: " +
-                          std::string(end));
+        events_.Event(
+            client::EventTargetOf(*cron), "Normal", "SawCompletedJob",
+            "Saw completed job: " + job.object->key.name + ", condition: " + std::string(end));
       }
       if (const std::string_view time = kube::FindString(job.value, {"status", "completionTime"});
           end == "Complete" && time > kube::FindString(status, {"lastSuccessfulTime"})) {
@@ -180,17 +180,17 @@ class CronJobController final : public Controller {
     const std::string_view text = kube::FindString(*cron, {"spec", "schedule"});
     const auto schedule = CronSchedule::Parse(text);
     if (!schedule.ok()) {
-      events_.Event(about, "Warning", "UnparseableSchedule",
-                    "unparseable schedule: \"" + std::string(text) + "\" : " +
-                        schedule.error().message());
+      events_.Event(
+          about, "Warning", "UnparseableSchedule",
+          "unparseable schedule: \"" + std::string(text) + "\" : " + schedule.error().message());
       return Outcome::Done();
     }
     const WallTime now = clock_.Now();
     const Due due = LatestDue(*cron, *schedule, zone, now);
     const auto next = schedule->Next(now, zone);
-    const Outcome later =
-        next ? Outcome::After(std::max<std::chrono::nanoseconds>(*next - now, std::chrono::milliseconds(1)))
-             : Outcome::Done();
+    const Outcome later = next ? Outcome::After(std::max<std::chrono::nanoseconds>(
+                                     *next - now, std::chrono::milliseconds(1)))
+                               : Outcome::Done();
     if (!due.time) {
       return later;
     }
@@ -203,10 +203,12 @@ class CronJobController final : public Controller {
     return later;
   }
 
-  Due LatestDue(const Json& cron, const CronSchedule& schedule, const TimeZone& zone, WallTime now) const {
-    WallTime from = kube::FindTime(kube::FindString(cron, {"status", "lastScheduleTime"}))
-                        .value_or(kube::FindTime(kube::FindString(cron, {"metadata", "creationTimestamp"}))
-                                      .value_or(now));
+  Due LatestDue(const Json& cron, const CronSchedule& schedule, const TimeZone& zone,
+                WallTime now) const {
+    WallTime from =
+        kube::FindTime(kube::FindString(cron, {"status", "lastScheduleTime"}))
+            .value_or(kube::FindTime(kube::FindString(cron, {"metadata", "creationTimestamp"}))
+                          .value_or(now));
     if (const Json* deadline = kube::Find(cron, {"spec", "startingDeadlineSeconds"});
         deadline != nullptr && deadline->is_number_integer()) {
       from = std::max<WallTime>(from, now - std::chrono::seconds(deadline->get<std::int64_t>()));
@@ -240,7 +242,8 @@ class CronJobController final : public Controller {
     if (kube::FindString(status, {"lastScheduleTime"}) == scheduled_text) {
       return Ok();
     }
-    // Made already, by a try that ended before the status was written: it does not stand in its own way.
+    // Made already, by a try that ended before the status was written: it does not stand in its own
+    // way.
     if (std::any_of(jobs.begin(), jobs.end(),
                     [&](const Owned& job) { return job.object->key.name == name; })) {
       status["lastScheduleTime"] = scheduled_text;
@@ -269,8 +272,8 @@ class CronJobController final : public Controller {
       }
       status.erase("active");
     }
-    auto created = jobs_.Create(std::string(kube::NamespaceOf(*cron)),
-                                JobFor(*cron, name, scheduled));
+    auto created =
+        jobs_.Create(std::string(kube::NamespaceOf(*cron)), JobFor(*cron, name, scheduled));
     if (created.ok()) {
       events_.Event(about, "Normal", "SuccessfulCreate", "Created job " + name);
       kube::EnsureArray(&status, "active").push_back(ReferenceTo(*created));

@@ -1,5 +1,5 @@
-// CronJobs: a Job at every time of the schedule, with concurrency policies, missed starts and history.
-// Source: kube-controller-manager pkg/controller/cronjob (v2).
+// CronJobs: a Job at every time of the schedule, with concurrency policies, missed starts and
+// history. Source: kube-controller-manager pkg/controller/cronjob (v2).
 #pragma once
 
 #include <memory>

@@ -15,8 +15,8 @@ struct Field {
 const Field kMinute{0, 59, {}};
 const Field kHour{0, 23, {}};
 const Field kDay{1, 31, {}};
-const Field kMonth{1, 12, {"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
-                           "nov", "dec"}};
+const Field kMonth{
+    1, 12, {"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"}};
 const Field kWeekday{0, 6, {"sun", "mon", "tue", "wed", "thu", "fri", "sat"}};
 
 std::string Lower(std::string_view text) {
@@ -161,8 +161,8 @@ Result<CronSchedule> CronSchedule::Parse(std::string_view text) {
   CronSchedule out;
   if (text.starts_with("@every ")) {
     SUBLET_TRY(const auto every, kube::ParseDuration(text.substr(7)));
-    out.every_ = std::max(std::chrono::duration_cast<std::chrono::seconds>(every),
-                          std::chrono::seconds(1));
+    out.every_ =
+        std::max(std::chrono::duration_cast<std::chrono::seconds>(every), std::chrono::seconds(1));
     return out;
   }
   const std::string original(text);

@@ -65,7 +65,7 @@ class CronSchedule {
   std::uint64_t days_ = 0;
   std::uint64_t months_ = 0;
   std::uint64_t weekdays_ = 0;
-  bool any_day_ = false;      // day of month is * or ?
+  bool any_day_ = false;  // day of month is * or ?
   bool any_weekday_ = false;
   std::optional<std::chrono::seconds> every_;  // "@every 1h30m"
 };

@@ -19,7 +19,8 @@ Json Toleration(const char* key, const char* effect) {
 // What every daemon pod tolerates, so that it is not evicted from a node in trouble.
 Json Tolerations(const Json& spec) {
   Json out = Json::array();
-  if (const Json* given = kube::Find(spec, {"tolerations"}); given != nullptr && given->is_array()) {
+  if (const Json* given = kube::Find(spec, {"tolerations"});
+      given != nullptr && given->is_array()) {
     out = *given;
   }
   const auto add = [&out](Json toleration) {
@@ -50,7 +51,8 @@ const Json& TemplateSpec(const Json& daemon_set) {
 
 }  // namespace
 
-DaemonFit FitDaemon(const Json& daemon_set, const Json& node, const client::CachedObject& cached_node) {
+DaemonFit FitDaemon(const Json& daemon_set, const Json& node,
+                    const client::CachedObject& cached_node) {
   const Json& spec = TemplateSpec(daemon_set);
   const std::string_view wanted = kube::FindString(spec, {"nodeName"});
   if (!wanted.empty() && wanted != cached_node.key.name) {
@@ -98,9 +100,9 @@ std::string DaemonNodeOf(const Json& pod) {
   if (const std::string_view node = kube::FindString(pod, {"spec", "nodeName"}); !node.empty()) {
     return std::string(node);
   }
-  const Json* terms = kube::Find(pod, {"spec", "affinity", "nodeAffinity",
-                                       "requiredDuringSchedulingIgnoredDuringExecution",
-                                       "nodeSelectorTerms"});
+  const Json* terms =
+      kube::Find(pod, {"spec", "affinity", "nodeAffinity",
+                       "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"});
   for (const Json& term : terms != nullptr && terms->is_array() ? *terms : Json::array()) {
     const Json* fields = kube::Find(term, {"matchFields"});
     for (const Json& field : fields != nullptr && fields->is_array() ? *fields : Json::array()) {

@@ -85,7 +85,8 @@ class DaemonSetController final : public Controller {
     SUBLET_TRY(auto nodes, ByNode(set));
     SUBLET_RETURN_IF_ERROR(Manage(set, hash, nodes));
     SUBLET_TRY(nodes, ByNode(set));
-    if (kube::FindString(set, {"spec", "updateStrategy", "type"}, "RollingUpdate") == "RollingUpdate") {
+    if (kube::FindString(set, {"spec", "updateStrategy", "type"}, "RollingUpdate") ==
+        "RollingUpdate") {
       SUBLET_RETURN_IF_ERROR(RollingUpdate(set, hash, nodes));
       SUBLET_TRY(nodes, ByNode(set));
     }
@@ -193,8 +194,7 @@ class DaemonSetController final : public Controller {
         slot = pod;
       }
     }
-    if (newest && oldest &&
-        (PodOf(newest).ready || !PodOf(oldest).ready || MaxSurge(set) == 0)) {
+    if (newest && oldest && (PodOf(newest).ready || !PodOf(oldest).ready || MaxSurge(set) == 0)) {
       remove->push_back(oldest);
     }
   }
@@ -300,8 +300,8 @@ class DaemonSetController final : public Controller {
         continue;
       }
       ++current;
-      const ObjectPtr& pod = *std::max_element(
-          live.begin(), live.end(), [](const ObjectPtr& a, const ObjectPtr& b) {
+      const ObjectPtr& pod =
+          *std::max_element(live.begin(), live.end(), [](const ObjectPtr& a, const ObjectPtr& b) {
             return PodOf(a).ready != PodOf(b).ready ? PodOf(b).ready
                                                     : a->creation_timestamp < b->creation_timestamp;
           });

@@ -32,8 +32,7 @@ class DeploymentController final : public Controller {
     // With strategy Recreate the last old pod's end starts the new set.
     pods_.informer().AddHandler([this](const ObjectPtr& before, const ObjectPtr& after) {
       if (!after && before->controller() != nullptr && before->controller()->kind == "ReplicaSet") {
-        const ObjectPtr set =
-            sets_.Find({before->key.namespace_name, before->controller()->name});
+        const ObjectPtr set = sets_.Find({before->key.namespace_name, before->controller()->name});
         if (set && set->controller() != nullptr) {
           queue_.Add({set->key.namespace_name, set->controller()->name});
         }

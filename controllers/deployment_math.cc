@@ -20,7 +20,8 @@ std::int64_t NumberOf(std::string_view text) {
   return value;
 }
 
-std::int64_t Share(const Json& deployment, std::string_view field, std::int64_t total, bool round_up) {
+std::int64_t Share(const Json& deployment, std::string_view field, std::int64_t total,
+                   bool round_up) {
   const Json* value = kube::Find(deployment, {"spec", "strategy", "rollingUpdate", field});
   kube::IntOrString parsed{.is_string = true, .number = 0, .text = "25%"};
   if (const auto found = kube::IntOrString::FromJson(value)) {
@@ -72,7 +73,9 @@ std::int64_t Proportion(const RolloutLimits& limits, const SetView& set, std::in
 }  // namespace
 
 std::int64_t SetView::replicas() const { return kube::FindInt(object, {"spec", "replicas"}, 1); }
-std::int64_t SetView::status_replicas() const { return kube::FindInt(object, {"status", "replicas"}); }
+std::int64_t SetView::status_replicas() const {
+  return kube::FindInt(object, {"status", "replicas"});
+}
 std::int64_t SetView::ready() const { return kube::FindInt(object, {"status", "readyReplicas"}); }
 std::int64_t SetView::available() const {
   return kube::FindInt(object, {"status", "availableReplicas"});
@@ -104,8 +107,9 @@ RolloutLimits LimitsOf(const Json& deployment) {
 }
 
 std::int64_t SumReplicas(const std::vector<SetView*>& sets) {
-  return std::accumulate(sets.begin(), sets.end(), std::int64_t{0},
-                         [](std::int64_t sum, const SetView* set) { return sum + set->replicas(); });
+  return std::accumulate(
+      sets.begin(), sets.end(), std::int64_t{0},
+      [](std::int64_t sum, const SetView* set) { return sum + set->replicas(); });
 }
 
 std::int64_t NewSetReplicas(const RolloutLimits& limits, const std::vector<SetView*>& all,
@@ -169,8 +173,8 @@ std::vector<std::int64_t> ScaleDownOld(const RolloutLimits& limits,
   const std::int64_t min_available = limits.replicas - limits.unavailable;
   const std::int64_t new_replicas = new_set != nullptr ? new_set->replicas() : 0;
   const std::int64_t new_available = new_set != nullptr ? new_set->available() : 0;
-  const std::int64_t most = SumReplicas(old_sets) + new_replicas - min_available -
-                            (new_replicas - new_available);
+  const std::int64_t most =
+      SumReplicas(old_sets) + new_replicas - min_available - (new_replicas - new_available);
   if (most <= 0) {
     return sizes;
   }

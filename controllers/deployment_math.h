@@ -23,7 +23,7 @@ inline constexpr std::string_view kTemplateHashLabel = "pod-template-hash";
 // A ReplicaSet as the rollout sees it; `object` is its whole value and is edited in place.
 struct SetView {
   kube::Json object;
-  std::int64_t replicas() const;            // spec
+  std::int64_t replicas() const;  // spec
   std::int64_t status_replicas() const;
   std::int64_t ready() const;
   std::int64_t available() const;
@@ -50,8 +50,7 @@ std::int64_t NewSetReplicas(const RolloutLimits& limits, const std::vector<SetVi
 
 // The sizes of `sets` (same order) after the Deployment was scaled in the middle of a rollout: the
 // difference is shared in proportion, the rest goes to the largest.
-std::vector<std::int64_t> ScaleInProportion(const RolloutLimits& limits,
-                                            std::vector<SetView*> sets,
+std::vector<std::int64_t> ScaleInProportion(const RolloutLimits& limits, std::vector<SetView*> sets,
                                             std::int64_t deployment_status_replicas);
 
 // Whether two pod templates are the same but for the hash label.

@@ -68,12 +68,8 @@ void DropFrom(Json* status, std::string_view type) {
 
 Json DeploymentSync::ConditionNow(std::string_view type, std::string_view status,
                                   std::string_view reason, const std::string& message) const {
-  return {{"type", type},
-          {"status", status},
-          {"reason", reason},
-          {"message", message},
-          {"lastUpdateTime", now_},
-          {"lastTransitionTime", now_}};
+  return {{"type", type},       {"status", status},       {"reason", reason},
+          {"message", message}, {"lastUpdateTime", now_}, {"lastTransitionTime", now_}};
 }
 
 bool DeploymentSync::HasDeadline() const {
@@ -151,7 +147,8 @@ void DeploymentSync::PutFailure(Json* status) {
   const Json* failure = nullptr;
   for (const SetView* set : All()) {
     const Json* set_status = kube::Find(set->object, {"status"});
-    if (const Json* found = set_status != nullptr ? FindIn(*set_status, "ReplicaFailure") : nullptr) {
+    if (const Json* found =
+            set_status != nullptr ? FindIn(*set_status, "ReplicaFailure") : nullptr) {
       failure = found;  // the new set, last in All(), wins
     }
   }
@@ -218,8 +215,8 @@ void DeploymentSync::PutProgress(Json* status) {
     DropFrom(status, "Progressing");  // progress renews lastUpdateTime even when the text stays
     PutIn(status, std::move(condition));
   } else if (TimedOut(*status)) {
-    PutIn(status, ConditionNow("Progressing", "False", kTimedOut,
-                               subject + " has timed out progressing."));
+    PutIn(status,
+          ConditionNow("Progressing", "False", kTimedOut, subject + " has timed out progressing."));
   }
 }
 

@@ -115,8 +115,8 @@ Result<void> DeploymentSync::SortSets(bool create) {
 bool DeploymentSync::PutReplicaAnnotations(Json* set) const {
   const bool desired =
       SetAnnotation(set, kDesiredReplicasAnnotation, std::to_string(limits_.replicas));
-  const bool most = SetAnnotation(set, kMaxReplicasAnnotation,
-                                  std::to_string(limits_.replicas + limits_.surge));
+  const bool most =
+      SetAnnotation(set, kMaxReplicasAnnotation, std::to_string(limits_.replicas + limits_.surge));
   return desired || most;
 }
 
@@ -193,26 +193,26 @@ Result<void> DeploymentSync::CreateNewSet(std::int64_t revision) {
   auto created = parts_.sets.Create(std::string(kube::NamespaceOf(deployment_)), made.object);
   if (!created.ok()) {
     if (created.error().Is(Reason::kAlreadyExists)) {
-      SUBLET_TRY(const Json live, parts_.sets.GetLive({std::string(kube::NamespaceOf(deployment_)), name}));
+      SUBLET_TRY(const Json live,
+                 parts_.sets.GetLive({std::string(kube::NamespaceOf(deployment_)), name}));
       const auto controller = kube::ControllerOf(live);
       if (!controller || controller->uid != kube::UidOf(deployment_) ||
           !SameTemplate(TemplateOf(live), TemplateOf(deployment_))) {
         collision_count_ = collisions + 1;  // another template with the same hash: try the next one
       }
     } else if (HasDeadline()) {
-      extra_conditions_.push_back(
-          ConditionNow("Progressing", "False", "ReplicaSetCreateError",
-                       "Failed to create new replica set \"" + name +
-                           "\": " + created.error().message()));
+      extra_conditions_.push_back(ConditionNow(
+          "Progressing", "False", "ReplicaSetCreateError",
+          "Failed to create new replica set \"" + name + "\": " + created.error().message()));
     }
     return std::move(created).error();
   }
   sets_.push_back({std::move(*created)});
   new_set_ = &sets_.back();
   if (new_set_->replicas() > 0) {
-    parts_.events.Event(client::EventTargetOf(deployment_), "Normal", "ScalingReplicaSet",
-                        "Scaled up replica set " + name + " from 0 to " +
-                            std::to_string(new_set_->replicas()));
+    parts_.events.Event(
+        client::EventTargetOf(deployment_), "Normal", "ScalingReplicaSet",
+        "Scaled up replica set " + name + " from 0 to " + std::to_string(new_set_->replicas()));
   }
   if (SetAnnotation(&deployment_, kRevisionAnnotation, std::to_string(revision))) {
     SUBLET_TRY(deployment_, parts_.deployments.Update(deployment_));
@@ -268,11 +268,10 @@ Result<void> DeploymentSync::Scale() {
     auto scaled = ScaleSet(only, limits_.replicas);
     return scaled.ok() ? Ok() : Result<void>(std::move(scaled).error());
   }
-  const bool saturated =
-      new_set_ != nullptr && new_set_->replicas() == limits_.replicas &&
-      new_set_->available() == limits_.replicas &&
-      kube::AnnotationOf(new_set_->object, kDesiredReplicasAnnotation) ==
-          std::to_string(limits_.replicas);
+  const bool saturated = new_set_ != nullptr && new_set_->replicas() == limits_.replicas &&
+                         new_set_->available() == limits_.replicas &&
+                         kube::AnnotationOf(new_set_->object, kDesiredReplicasAnnotation) ==
+                             std::to_string(limits_.replicas);
   if (saturated) {
     for (SetView* set : Active(old_sets_)) {
       SUBLET_RETURN_IF_ERROR(ScaleSet(set, 0));

@@ -1,5 +1,5 @@
-// DeploymentSync: one reconcile of one Deployment, from what the cache shows to the writes that bring
-// it a step further. Private to the deployment controller.
+// DeploymentSync: one reconcile of one Deployment, from what the cache shows to the writes that
+// bring it a step further. Private to the deployment controller.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -24,8 +24,7 @@ Result<Json> GetDocument(const client::Client& client, const std::string& path) 
 
 // `seen` keeps a resource that a group offers in several versions from being listed twice.
 Result<void> AddGroupVersion(const client::Client& client, const std::string& path,
-                             const kube::GroupVersion& version,
-                             std::set<kube::GroupResource>* seen,
+                             const kube::GroupVersion& version, std::set<kube::GroupResource>* seen,
                              std::vector<DiscoveredResource>* out) {
   SUBLET_TRY(const Json list, GetDocument(client, path));
   for (const Json& entry : ArrayAt(list, "resources")) {
@@ -71,8 +70,8 @@ Result<std::vector<DiscoveredResource>> Discover(const client::Client& client) {
     }
     for (const std::string& version : versions) {
       if (!version.empty()) {
-        SUBLET_RETURN_IF_ERROR(AddGroupVersion(client, "/apis/" + name + "/" + version,
-                                               {name, version}, &seen, &out));
+        SUBLET_RETURN_IF_ERROR(
+            AddGroupVersion(client, "/apis/" + name + "/" + version, {name, version}, &seen, &out));
       }
     }
   }

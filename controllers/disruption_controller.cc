@@ -32,7 +32,8 @@ class DisruptionController final : public Controller {
             {.name = "disruption",
              .reconcile = [this](const kube::ObjectKey& key) { return Reconcile(key); },
              .needs = {&budgets_.informer(), &pods_.informer(), &sets_.informer(),
-                       &deployments_.informer(), &stateful_.informer(), &replication_.informer()}})) {
+                       &deployments_.informer(), &stateful_.informer(),
+                       &replication_.informer()}})) {
     RouteSelf(budgets_, queue_);
     pods_.informer().AddHandler([this](const ObjectPtr& before, const ObjectPtr& after) {
       const auto name_space = (after ? after : before)->key.namespace_name;
@@ -95,8 +96,8 @@ class DisruptionController final : public Controller {
         by_owner[pod->uid] = 1;
         continue;
       }
-      const Collection* collection = owner->kind == "ReplicaSet"    ? &sets_
-                                     : owner->kind == "StatefulSet" ? &stateful_
+      const Collection* collection = owner->kind == "ReplicaSet"              ? &sets_
+                                     : owner->kind == "StatefulSet"           ? &stateful_
                                      : owner->kind == "ReplicationController" ? &replication_
                                                                               : nullptr;
       ObjectPtr object = collection != nullptr

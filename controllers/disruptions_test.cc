@@ -14,9 +14,9 @@ namespace sublet::controllers {
 namespace {
 
 using kube::Json;
+using std::chrono::seconds;
 using testing::Cluster;
 using testing::PodTemplate;
-using std::chrono::seconds;
 
 MonotonicTime At(int second) { return MonotonicTime(seconds(1000 + second)); }
 
@@ -31,7 +31,8 @@ TEST(ZoneEvictions, OneNodeAtOnceAndTheNextAtTheRateOfItsZone) {
   EXPECT_EQ(zones.Ask("n1", At(10)), std::chrono::nanoseconds(0));
   zones.Put("b0", "b", false);
   zones.Put("b1", "b", true);
-  EXPECT_EQ(zones.Ask("b0", At(10)), std::chrono::nanoseconds(0)) << "zones do not wait for each other";
+  EXPECT_EQ(zones.Ask("b0", At(10)), std::chrono::nanoseconds(0))
+      << "zones do not wait for each other";
   // Ready again and lost again: a new turn.
   zones.Put("n1", "a", true);
   zones.Put("n1", "a", false);
@@ -98,7 +99,8 @@ class Disruptions : public ::testing::Test {
     if (!limit.empty()) {
       resources["limits"] = {{"cpu", limit}};
     }
-    return {{"containers", Json::array({{{"name", "c"}, {"image", "busybox"}, {"resources", resources}}})}};
+    return {{"containers",
+             Json::array({{{"name", "c"}, {"image", "busybox"}, {"resources", resources}}})}};
   }
   static std::string Refusal(const Json& pod) {
     const auto made = cluster_->client().Create({{"", "v1", "pods"}, "test", "", ""}, pod);
@@ -110,16 +112,25 @@ class Disruptions : public ::testing::Test {
         {{"apiVersion", "policy/v1"}, {"kind", "Eviction"}, {"metadata", {{"name", pod}}}});
   }
   // A node without a kubelet. `lost`: its lease ran out long ago.
-  static void MakeNode(const std::string& name, const std::string& zone, bool lost, const char* ready = "True") {
-    cluster_->Create("v1/nodes", {{"apiVersion", "v1"}, {"kind", "Node"},
-                                  {"metadata", {{"name", name}, {"labels", {{"topology.kubernetes.io/zone", zone}}}}}});
-    cluster_->Patch("v1/nodes", name,
-                    {{"status", {{"conditions", Json::array({{{"type", "Ready"}, {"status", ready}}})}}}}, "status");
+  static void MakeNode(const std::string& name, const std::string& zone, bool lost,
+                       const char* ready = "True") {
+    cluster_->Create(
+        "v1/nodes",
+        {{"apiVersion", "v1"},
+         {"kind", "Node"},
+         {"metadata", {{"name", name}, {"labels", {{"topology.kubernetes.io/zone", zone}}}}}});
+    cluster_->Patch(
+        "v1/nodes", name,
+        {{"status", {{"conditions", Json::array({{{"type", "Ready"}, {"status", ready}}})}}}},
+        "status");
     if (lost) {
-      cluster_->Create("coordination.k8s.io/v1/leases",
-                       {{"apiVersion", "coordination.k8s.io/v1"}, {"kind", "Lease"}, {"metadata", {{"name", name}}},
-                        {"spec", {{"holderIdentity", name}, {"renewTime", "2020-01-01T00:00:00.000000Z"}}}},
-                       "kube-node-lease");
+      cluster_->Create(
+          "coordination.k8s.io/v1/leases",
+          {{"apiVersion", "coordination.k8s.io/v1"},
+           {"kind", "Lease"},
+           {"metadata", {{"name", name}}},
+           {"spec", {{"holderIdentity", name}, {"renewTime", "2020-01-01T00:00:00.000000Z"}}}},
+          "kube-node-lease");
     }
   }
   // When the node got its NoExecute taint; nothing while it has none.
@@ -155,7 +166,8 @@ TEST_F(Disruptions, LostNodesOfAZoneAreEvictedOneAfterTheOther) {
   MakeNode("slow-2", "slow", true);
   MakeNode("gone-0", "gone", true);
   const auto tainted = [](const std::string& name) {
-    return cluster_->AwaitOne("v1/nodes", name, [](const Json& node) { return Evicted(node).has_value(); });
+    return cluster_->AwaitOne("v1/nodes", name,
+                              [](const Json& node) { return Evicted(node).has_value(); });
   };
   ASSERT_TRUE(tainted("gone-0")) << cluster_->last();
   ASSERT_TRUE(tainted("slow-1")) << cluster_->last();
@@ -169,24 +181,32 @@ TEST_F(Disruptions, LostNodesOfAZoneAreEvictedOneAfterTheOther) {
     evicted += Evicted(cluster_->Get("v1/nodes", name)).has_value() ? 1 : 0;
   }
   EXPECT_LE(evicted, 1);
-  for (const char* name : {"slow-0", "slow-1", "slow-2", "broken-0", "broken-1", "broken-2", "broken-3", "gone-0"}) {
+  for (const char* name :
+       {"slow-0", "slow-1", "slow-2", "broken-0", "broken-1", "broken-2", "broken-3", "gone-0"}) {
     cluster_->Delete("v1/nodes", name);
   }
 }
 
 TEST_F(Disruptions, ANodeOutOfServiceGivesItsPodsUpAtOnce) {
   MakeNode("outage", "", false, "False");
-  const Json tolerant = {{"nodeName", "outage"}, {"terminationGracePeriodSeconds", 3600},
-                         {"tolerations", Json::array({{{"key", "node.kubernetes.io/not-ready"}, {"operator", "Exists"}}})}};
+  const Json tolerant = {
+      {"nodeName", "outage"},
+      {"terminationGracePeriodSeconds", 3600},
+      {"tolerations",
+       Json::array({{{"key", "node.kubernetes.io/not-ready"}, {"operator", "Exists"}}})}};
   cluster_->Create("v1/pods", Pod("stranded", tolerant));
   cluster_->Delete("v1/pods", "stranded");
-  ASSERT_TRUE(kube::IsDeleting(cluster_->Get("v1/pods", "stranded"))) << "nobody is there to end it";
+  ASSERT_TRUE(kube::IsDeleting(cluster_->Get("v1/pods", "stranded")))
+      << "nobody is there to end it";
   cluster_->Create("v1/pods", Pod("beside", tolerant));
   cluster_->Patch("v1/nodes", "outage",
-                  {{"spec", {{"taints", Json::array({{{"key", "node.kubernetes.io/out-of-service"},
-                                                      {"value", "nodeshutdown"}, {"effect", "NoExecute"}}})}}}});
+                  {{"spec",
+                    {{"taints", Json::array({{{"key", "node.kubernetes.io/out-of-service"},
+                                              {"value", "nodeshutdown"},
+                                              {"effect", "NoExecute"}}})}}}});
   for (const char* name : {"stranded", "beside"}) {
-    EXPECT_TRUE(cluster_->AwaitOne("v1/pods", name, [](const Json& pod) { return pod.is_null(); })) << cluster_->last();
+    EXPECT_TRUE(cluster_->AwaitOne("v1/pods", name, [](const Json& pod) { return pod.is_null(); }))
+        << cluster_->last();
   }
   cluster_->Delete("v1/nodes", "outage");
 }
@@ -201,8 +221,11 @@ TEST_F(Disruptions, UnreadyPodsMayBeEvictedAsTheirBudgetSays) {
     })) << cluster_->last();
   }
   const std::string path = "policy/v1/poddisruptionbudgets";
-  cluster_->Create(path, {{"apiVersion", "policy/v1"}, {"kind", "PodDisruptionBudget"}, {"metadata", {{"name", "b"}}},
-                          {"spec", {{"minAvailable", 2}, {"selector", {{"matchLabels", {{"app", "plain"}}}}}}}});
+  cluster_->Create(
+      path, {{"apiVersion", "policy/v1"},
+             {"kind", "PodDisruptionBudget"},
+             {"metadata", {{"name", "b"}}},
+             {"spec", {{"minAvailable", 2}, {"selector", {{"matchLabels", {{"app", "plain"}}}}}}}});
   const auto desired = [&](std::int64_t count) {
     return cluster_->AwaitOne(path, "b", [&](const Json& budget) {
       return kube::FindInt(budget, {"status", "desiredHealthy"}) == count &&
@@ -218,12 +241,14 @@ TEST_F(Disruptions, UnreadyPodsMayBeEvictedAsTheirBudgetSays) {
   ASSERT_TRUE(desired(1)) << cluster_->last();
   EXPECT_TRUE(Evict("sick-1").ok()) << "the budget is satisfied without it";
   EXPECT_FALSE(Evict("well").ok());
-  cluster_->Patch(path, "b", {{"spec", {{"minAvailable", 2}, {"unhealthyPodEvictionPolicy", "AlwaysAllow"}}}});
+  cluster_->Patch(path, "b",
+                  {{"spec", {{"minAvailable", 2}, {"unhealthyPodEvictionPolicy", "AlwaysAllow"}}}});
   ASSERT_TRUE(desired(2)) << cluster_->last();
   EXPECT_TRUE(Evict("sick-2").ok());
   EXPECT_FALSE(Evict("well").ok());
   for (const char* name : {"sick-1", "sick-2"}) {
-    EXPECT_TRUE(cluster_->AwaitOne("v1/pods", name, [](const Json& pod) { return pod.is_null(); })) << cluster_->last();
+    EXPECT_TRUE(cluster_->AwaitOne("v1/pods", name, [](const Json& pod) { return pod.is_null(); }))
+        << cluster_->last();
   }
   cluster_->Delete(path, "b");
   cluster_->Delete("v1/pods", "well");
@@ -231,23 +256,35 @@ TEST_F(Disruptions, UnreadyPodsMayBeEvictedAsTheirBudgetSays) {
 
 TEST_F(Disruptions, QuotasOfPriorityClassesAndOfNotBestEffortCountTheirPodsOnly) {
   cluster_->Create("scheduling.k8s.io/v1/priorityclasses",
-                   {{"apiVersion", "scheduling.k8s.io/v1"}, {"kind", "PriorityClass"}, {"metadata", {{"name", "gold"}}}, {"value", 10}}, "-");
+                   {{"apiVersion", "scheduling.k8s.io/v1"},
+                    {"kind", "PriorityClass"},
+                    {"metadata", {{"name", "gold"}}},
+                    {"value", 10}},
+                   "-");
   const auto quota = [](const std::string& name, Json spec) {
     spec["hard"] = {{"pods", "1"}};
-    cluster_->Create("v1/resourcequotas", {{"apiVersion", "v1"}, {"kind", "ResourceQuota"}, {"metadata", {{"name", name}}}, {"spec", spec}});
+    cluster_->Create("v1/resourcequotas", {{"apiVersion", "v1"},
+                                           {"kind", "ResourceQuota"},
+                                           {"metadata", {{"name", name}}},
+                                           {"spec", spec}});
     ASSERT_TRUE(cluster_->AwaitOne("v1/resourcequotas", name, [](const Json& object) {
       return kube::Find(object, {"status", "used", "pods"}) != nullptr;
     })) << cluster_->last();
   };
-  quota("gold", {{"scopeSelector", {{"matchExpressions", Json::array({{{"scopeName", "PriorityClass"}, {"operator", "In"},
-                                                                       {"values", {"gold"}}}})}}}});
+  quota("gold",
+        {{"scopeSelector",
+          {{"matchExpressions",
+            Json::array(
+                {{{"scopeName", "PriorityClass"}, {"operator", "In"}, {"values", {"gold"}}}})}}}});
   quota("sized", {{"scopes", {"NotBestEffort"}}});
   cluster_->Create("v1/pods", Pod("gold-1", {{"priorityClassName", "gold"}}));
   EXPECT_EQ(Refusal(Pod("gold-2", {{"priorityClassName", "gold"}})),
-            "pods \"gold-2\" is forbidden: exceeded quota: gold, requested: pods=1, used: pods=1, limited: pods=1");
+            "pods \"gold-2\" is forbidden: exceeded quota: gold, requested: pods=1, used: pods=1, "
+            "limited: pods=1");
   cluster_->Create("v1/pods", Pod("sized-1", WithCpu("1m", "")));
   EXPECT_EQ(Refusal(Pod("sized-2", WithCpu("1m", ""))),
-            "pods \"sized-2\" is forbidden: exceeded quota: sized, requested: pods=1, used: pods=1, limited: pods=1");
+            "pods \"sized-2\" is forbidden: exceeded quota: sized, requested: pods=1, used: "
+            "pods=1, limited: pods=1");
   cluster_->Create("v1/pods", Pod("neither", Json::object()));
   cluster_->Delete("v1/pods", "gold-1");
   ASSERT_TRUE(cluster_->AwaitOne("v1/resourcequotas", "gold", [](const Json& object) {
@@ -260,14 +297,21 @@ TEST_F(Disruptions, QuotasOfPriorityClassesAndOfNotBestEffortCountTheirPodsOnly)
 }
 
 TEST_F(Disruptions, ALimitRangeHoldsTheRatioOfLimitToRequest) {
-  cluster_->Create("v1/limitranges",
-                   {{"apiVersion", "v1"}, {"kind", "LimitRange"}, {"metadata", {{"name", "ratio"}}},
-                    {"spec", {{"limits", Json::array({{{"type", "Container"}, {"maxLimitRequestRatio", {{"cpu", "2"}}}}})}}}});
+  cluster_->Create(
+      "v1/limitranges",
+      {{"apiVersion", "v1"},
+       {"kind", "LimitRange"},
+       {"metadata", {{"name", "ratio"}}},
+       {"spec",
+        {{"limits",
+          Json::array({{{"type", "Container"}, {"maxLimitRequestRatio", {{"cpu", "2"}}}}})}}}});
   EXPECT_EQ(Refusal(Pod("even", WithCpu("100m", "200m"))), "");
   EXPECT_EQ(Refusal(Pod("steep", WithCpu("100m", "250m"))),
-            "pods \"steep\" is forbidden: cpu max limit to request ratio per Container is 2, but provided ratio is 2.500000");
+            "pods \"steep\" is forbidden: cpu max limit to request ratio per Container is 2, but "
+            "provided ratio is 2.500000");
   EXPECT_EQ(Refusal(Pod("open", WithCpu("100m", ""))),
-            "pods \"open\" is forbidden: cpu max limit to request ratio per Container is 2, but no limit is specified or limit is 0.");
+            "pods \"open\" is forbidden: cpu max limit to request ratio per Container is 2, but no "
+            "limit is specified or limit is 0.");
   cluster_->Delete("v1/limitranges", "ratio");
 }
 

@@ -24,9 +24,8 @@ constexpr std::string_view kServiceIndex = "service-name";
 std::vector<ObjectPtr> SlicesOf(const Collection& slices, const kube::ObjectKey& key,
                                 std::string_view manager) {
   auto out = slices.informer().ByIndex(kServiceIndex, key.Text());
-  std::erase_if(out, [&](const ObjectPtr& slice) {
-    return slice->Label(kSliceManagedByLabel) != manager;
-  });
+  std::erase_if(
+      out, [&](const ObjectPtr& slice) { return slice->Label(kSliceManagedByLabel) != manager; });
   return out;
 }
 
@@ -49,12 +48,8 @@ void RouteSlices(const Collection& slices, std::string_view manager, client::Wor
 }
 
 Json OwnerJson(const Json& owner, const char* api_version, const char* kind) {
-  return {{"apiVersion", api_version},
-          {"kind", kind},
-          {"name", kube::NameOf(owner)},
-          {"uid", kube::UidOf(owner)},
-          {"controller", true},
-          {"blockOwnerDeletion", true}};
+  return {{"apiVersion", api_version}, {"kind", kind},       {"name", kube::NameOf(owner)},
+          {"uid", kube::UidOf(owner)}, {"controller", true}, {"blockOwnerDeletion", true}};
 }
 
 class SliceController final : public Controller {
@@ -85,7 +80,8 @@ class SliceController final : public Controller {
     const bool wanted = service && service->As<ServiceRecord>().has_selector &&
                         !service->As<ServiceRecord>().external_name;
     if (!wanted || service->deleting()) {
-      // A Service that lost its selector keeps no slices of ours; one that is gone takes them with it.
+      // A Service that lost its selector keeps no slices of ours; one that is gone takes them with
+      // it.
       if (!wanted) {
         for (const ObjectPtr& slice : present) {
           SUBLET_RETURN_IF_ERROR(slices_.Delete(slice->key, slice->uid));
@@ -100,8 +96,9 @@ class SliceController final : public Controller {
         selected.push_back(pod);
       }
     }
-    SUBLET_TRY(SlicePlan plan, PlanSlices(OwnerOf(value), GroupsOf(EndpointsOf(value, selected, true)),
-                                          present, true));
+    SUBLET_TRY(
+        SlicePlan plan,
+        PlanSlices(OwnerOf(value), GroupsOf(EndpointsOf(value, selected, true)), present, true));
     SUBLET_RETURN_IF_ERROR(ApplyPlan(slices_, key.namespace_name, std::move(plan)));
     return Outcome::Done();
   }
@@ -228,7 +225,8 @@ class MirrorController final : public Controller {
   static std::vector<SliceGroup> GroupsOf(const Json& endpoints) {
     std::map<std::string, SliceGroup> groups;
     const Json* subsets = kube::Find(endpoints, {"subsets"});
-    for (const Json& subset : subsets != nullptr && subsets->is_array() ? *subsets : Json::array()) {
+    for (const Json& subset :
+         subsets != nullptr && subsets->is_array() ? *subsets : Json::array()) {
       Json ports = Json::array();
       const Json* given = kube::Find(subset, {"ports"});
       for (const Json& port : given != nullptr && given->is_array() ? *given : Json::array()) {
@@ -238,7 +236,8 @@ class MirrorController final : public Controller {
         }
         ports.push_back(std::move(entry));
       }
-      for (const auto& [list, ready] : {std::pair("addresses", true), std::pair("notReadyAddresses", false)}) {
+      for (const auto& [list, ready] :
+           {std::pair("addresses", true), std::pair("notReadyAddresses", false)}) {
         const Json* addresses = kube::Find(subset, {list});
         for (const Json& address :
              addresses != nullptr && addresses->is_array() ? *addresses : Json::array()) {

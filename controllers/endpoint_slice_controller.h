@@ -1,6 +1,6 @@
-// EndpointSlices of Services with a selector, and slices mirrored from Endpoints that somebody wrote by
-// hand for a Service without one.
-// Source: kube-controller-manager pkg/controller/endpointslice, endpointslicemirroring.
+// EndpointSlices of Services with a selector, and slices mirrored from Endpoints that somebody
+// wrote by hand for a Service without one. Source: kube-controller-manager
+// pkg/controller/endpointslice, endpointslicemirroring.
 #pragma once
 
 #include <memory>

@@ -53,7 +53,8 @@ std::vector<Json> FillExisting(SliceGroup* group, std::vector<Existing*>* slices
   }
   for (Existing* slice : *slices) {
     const Json* present = kube::Find(slice->value, {"endpoints"});
-    for (const Json& endpoint : present != nullptr && present->is_array() ? *present : Json::array()) {
+    for (const Json& endpoint :
+         present != nullptr && present->is_array() ? *present : Json::array()) {
       const auto found = wanted.find(IdentityOf(endpoint));
       if (found != wanted.end()) {
         slice->endpoints.push_back(std::move(found->second));
@@ -113,7 +114,8 @@ Result<SlicePlan> PlanSlices(const SliceOwner& owner, std::vector<SliceGroup> gr
   }
   std::map<std::string, std::vector<Existing*>> by_group;
   for (Existing& slice : existing) {
-    by_group[GroupKey(kube::FindString(slice.value, {"addressType"}), kube::Find(slice.value, {"ports"}))]
+    by_group[GroupKey(kube::FindString(slice.value, {"addressType"}),
+                      kube::Find(slice.value, {"ports"}))]
         .push_back(&slice);
   }
   for (SliceGroup& group : groups) {
@@ -139,7 +141,8 @@ Result<SlicePlan> PlanSlices(const SliceOwner& owner, std::vector<SliceGroup> gr
   return plan;
 }
 
-Result<void> ApplyPlan(const Collection& slices, const std::string& namespace_name, SlicePlan plan) {
+Result<void> ApplyPlan(const Collection& slices, const std::string& namespace_name,
+                       SlicePlan plan) {
   for (Json& slice : plan.create) {
     auto created = slices.Create(namespace_name, std::move(slice));
     if (!created.ok() && !created.error().Is(Reason::kForbidden)) {

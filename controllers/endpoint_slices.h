@@ -1,5 +1,5 @@
-// Slices: a set of endpoints cut into EndpointSlice objects of at most 100, so that what exists changes
-// as little as possible. Used for Services with a selector and for mirrored Endpoints.
+// Slices: a set of endpoints cut into EndpointSlice objects of at most 100, so that what exists
+// changes as little as possible. Used for Services with a selector and for mirrored Endpoints.
 // Source: k8s.io/endpointslice reconciler.
 #pragma once
 
@@ -36,8 +36,8 @@ struct SlicePlan {
   std::vector<client::ObjectPtr> remove;
 };
 
-// `present` are the owner's slices. `keep_one`: with no endpoint at all an empty slice stays, as sign
-// that the Service has been looked at.
+// `present` are the owner's slices. `keep_one`: with no endpoint at all an empty slice stays, as
+// sign that the Service has been looked at.
 Result<SlicePlan> PlanSlices(const SliceOwner& owner, std::vector<SliceGroup> groups,
                              const std::vector<client::ObjectPtr>& present, bool keep_one);
 

@@ -49,14 +49,16 @@ Json SubsetsOf(std::vector<Endpoint> endpoints, bool headless, bool* truncated) 
                      [](const Endpoint& a, const Endpoint& b) { return a.ready > b.ready; });
     endpoints.resize(kAddressesMax);
   }
-  std::map<std::vector<ServicePort>, std::pair<std::map<std::string, Json>, std::map<std::string, Json>>>
+  std::map<std::vector<ServicePort>,
+           std::pair<std::map<std::string, Json>, std::map<std::string, Json>>>
       groups;
   for (const Endpoint& endpoint : endpoints) {
     if (endpoint.ports.empty() && !headless) {
       continue;
     }
     auto& [ready, not_ready] = groups[endpoint.ports];
-    (endpoint.ready ? ready : not_ready)[endpoint.ip + "/" + endpoint.pod_uid] = AddressOf(endpoint);
+    (endpoint.ready ? ready : not_ready)[endpoint.ip + "/" + endpoint.pod_uid] =
+        AddressOf(endpoint);
   }
   Json out = Json::array();
   for (const auto& [ports, addresses] : groups) {
@@ -118,8 +120,9 @@ class EndpointsController final : public Controller {
       }
     }
     bool truncated = false;
-    Json wanted = {{"metadata", {{"name", key.name}, {"namespace", key.namespace_name}}},
-                   {"subsets", SubsetsOf(EndpointsOf(value, selected, false), IsHeadless(value), &truncated)}};
+    Json wanted = {
+        {"metadata", {{"name", key.name}, {"namespace", key.namespace_name}}},
+        {"subsets", SubsetsOf(EndpointsOf(value, selected, false), IsHeadless(value), &truncated)}};
     if (const Json* labels = kube::LabelsOf(value)) {
       wanted["metadata"]["labels"] = *labels;
     }

@@ -13,8 +13,8 @@ using client::ObjectPtr;
 using client::Outcome;
 using kube::Json;
 
-const ResourceKind kDefinitions{
-    {"apiextensions.k8s.io", "v1", "customresourcedefinitions"}, "CustomResourceDefinition"};
+const ResourceKind kDefinitions{{"apiextensions.k8s.io", "v1", "customresourcedefinitions"},
+                                "CustomResourceDefinition"};
 constexpr char kDiscoverName[] = "*discover*";  // no uid looks like this
 constexpr std::chrono::milliseconds kSettle{200};
 
@@ -155,8 +155,8 @@ class GarbageCollector final : public Controller {
     }
     const auto resource = ResourceOf(owner);
     if (!resource) {
-      // An owner of a kind we do not know may come back with its CRD: better too much than too little
-      // is kept.
+      // An owner of a kind we do not know may come back with its CRD: better too much than too
+      // little is kept.
       return Status(Reason::kServiceUnavailable,
                     "no resource of kind " + owner.kind + " in " + owner.api_version);
     }
@@ -219,10 +219,10 @@ class GarbageCollector final : public Controller {
     client::DeleteOptions options;
     options.uid = node.uid;
     options.resource_version = kube::ResourceVersionOf(*live);
-    options.propagation_policy = foreground                                          ? "Foreground"
-                                 : kube::HasFinalizer(*live, kOrphanFinalizer)       ? "Orphan"
-                                 : kube::HasFinalizer(*live, kForegroundFinalizer)   ? "Foreground"
-                                                                                     : "Background";
+    options.propagation_policy = foreground                                        ? "Foreground"
+                                 : kube::HasFinalizer(*live, kOrphanFinalizer)     ? "Orphan"
+                                 : kube::HasFinalizer(*live, kForegroundFinalizer) ? "Foreground"
+                                                                                   : "Background";
     if (foreground && IsInCircle(node)) {
       SUBLET_TRY(options.resource_version, Unblock(node, *live));
     }
@@ -321,10 +321,9 @@ class GarbageCollector final : public Controller {
     }
     bool blocked = false;
     for (const GarbageNode& dependent : graph_.DependentsOf(node.uid)) {
-      const bool blocks =
-          std::any_of(dependent.owners.begin(), dependent.owners.end(), [&](const auto& owner) {
-            return owner.uid == node.uid && owner.block_owner_deletion;
-          });
+      const bool blocks = std::any_of(
+          dependent.owners.begin(), dependent.owners.end(),
+          [&](const auto& owner) { return owner.uid == node.uid && owner.block_owner_deletion; });
       blocked |= blocks;
       if (!dependent.deleting) {
         queue_.Add({"", dependent.uid});

@@ -13,8 +13,8 @@ bool Has(const client::CachedObject& object, std::string_view finalizer) {
 }  // namespace
 
 bool GarbageGraph::Matters(const client::CachedObject& object) {
-  return !object.owners.empty() ||
-         (object.deleting() && (Has(object, kForegroundFinalizer) || Has(object, kOrphanFinalizer)));
+  return !object.owners.empty() || (object.deleting() && (Has(object, kForegroundFinalizer) ||
+                                                          Has(object, kOrphanFinalizer)));
 }
 
 void GarbageGraph::Unlink(const GarbageNode& node) {
@@ -37,7 +37,8 @@ GarbageGraph::Work GarbageGraph::Put(const DiscoveredResource& resource,
   if (found != nodes_.end()) {
     // An owner that waits in the foreground looks again when a dependent stops blocking it.
     for (const kube::OwnerReference& owner : found->second.owners) {
-      if (const auto node = nodes_.find(owner.uid); node != nodes_.end() && node->second.foreground) {
+      if (const auto node = nodes_.find(owner.uid);
+          node != nodes_.end() && node->second.foreground) {
         work.push_back(owner.uid);
       }
     }
@@ -76,7 +77,8 @@ GarbageGraph::Work GarbageGraph::Remove(const std::string& uid) {
   MutexLock lock(mutex_);
   if (const auto found = nodes_.find(uid); found != nodes_.end()) {
     for (const kube::OwnerReference& owner : found->second.owners) {
-      if (const auto node = nodes_.find(owner.uid); node != nodes_.end() && node->second.foreground) {
+      if (const auto node = nodes_.find(owner.uid);
+          node != nodes_.end() && node->second.foreground) {
         work.push_back(owner.uid);
       }
     }

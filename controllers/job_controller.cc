@@ -84,7 +84,8 @@ class JobController final : public Controller {
     if (!pod || !IsTracked(*pod) || OwnerOf(*pod)) {
       return Outcome::Done();
     }
-    if (const kube::OwnerReference* owner = pod->controller(); owner != nullptr && owner->kind == "Job") {
+    if (const kube::OwnerReference* owner = pod->controller();
+        owner != nullptr && owner->kind == "Job") {
       // The cache of Jobs may lag behind that of pods: ask.
       const auto live = jobs_.GetLive({key.namespace_name, owner->name});
       if (live.ok() && kube::UidOf(*live) == owner->uid) {
@@ -109,10 +110,11 @@ class JobController final : public Controller {
         rest.push_back(finalizer);
       }
     }
-    const auto patched = control_.pods().Patch(
-        key, client::PatchType::kMerge,
-        {{"metadata", {{"uid", pod->uid}, {"resourceVersion", pod->resource_version},
-                       {"finalizers", std::move(rest)}}}});
+    const auto patched = control_.pods().Patch(key, client::PatchType::kMerge,
+                                               {{"metadata",
+                                                 {{"uid", pod->uid},
+                                                  {"resourceVersion", pod->resource_version},
+                                                  {"finalizers", std::move(rest)}}}});
     if (!patched.ok() && !patched.error().Is(Reason::kNotFound)) {
       return patched.error();
     }
@@ -150,8 +152,8 @@ class TtlAfterFinishedController final : public Controller {
     if (ttl == nullptr || !ttl->is_number_integer() || type.empty()) {
       return Outcome::Done();
     }
-    const auto finished = kube::FindTime(
-        kube::FindString(*kube::FindCondition(job, type), {"lastTransitionTime"}));
+    const auto finished =
+        kube::FindTime(kube::FindString(*kube::FindCondition(job, type), {"lastTransitionTime"}));
     const auto left = finished.value_or(clock_.Now()) +
                       std::chrono::seconds(ttl->get<std::int64_t>()) - clock_.Now();
     if (left.count() > 0) {

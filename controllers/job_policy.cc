@@ -62,7 +62,8 @@ FailureVerdict JudgeFailure(const Json& job, const client::CachedObject& pod) {
       continue;
     }
     std::string what;
-    if (const Json* codes = kube::Find(rule, {"onExitCodes"}); codes != nullptr && codes->is_object()) {
+    if (const Json* codes = kube::Find(rule, {"onExitCodes"});
+        codes != nullptr && codes->is_object()) {
       if (const ContainerEnd* end = MatchExitCodes(*codes, record)) {
         what = "Container " + end->name + " for pod " + pod.key.Text() + " failed with exit code " +
                std::to_string(end->exit_code);

@@ -120,7 +120,8 @@ bool JobSync::IsFailed(const client::CachedObject& pod) const {
 }
 
 void JobSync::ReadCounters() {
-  uncounted_succeeded_ = kube::TextsOf(kube::Find(status_, {"uncountedTerminatedPods", "succeeded"}));
+  uncounted_succeeded_ =
+      kube::TextsOf(kube::Find(status_, {"uncountedTerminatedPods", "succeeded"}));
   uncounted_failed_ = kube::TextsOf(kube::Find(status_, {"uncountedTerminatedPods", "failed"}));
   succeeded_ = kube::FindInt(status_, {"succeeded"});
   failed_ = kube::FindInt(status_, {"failed"});
@@ -281,7 +282,8 @@ bool JobSync::DeadlinePassed() const {
 void JobSync::CheckFailure() {
   if (fail_job_) {
     ending_ = {"FailureTarget", "PodFailurePolicy", *fail_job_};
-  } else if (failed_ > kube::FindInt(job_, {"spec", "backoffLimit"}, limit_per_index_ ? INT32_MAX : 6) ||
+  } else if (failed_ >
+                 kube::FindInt(job_, {"spec", "backoffLimit"}, limit_per_index_ ? INT32_MAX : 6) ||
              RestartsExceeded()) {
     ending_ = {"FailureTarget", "BackoffLimitExceeded",
                "Job has reached the specified backoff limit"};

@@ -1,7 +1,8 @@
 // JobSync: one reconcile of one Job. Private to the job controller.
 //
 // Every pod of a Job carries a finalizer until it has been counted, and it is counted exactly once
-// although the process may die anywhere: (1) its uid is written into status.uncountedTerminatedPods,
+// although the process may die anywhere: (1) its uid is written into
+// status.uncountedTerminatedPods,
 // (2) the finalizer goes, (3) the next write moves it from the list into the counter.
 //
 // With backoffLimitPerIndex a failed pod carries the failures of its index: it is held, uncounted,

@@ -20,7 +20,8 @@ constexpr std::chrono::seconds kBackoffFirst{10};
 constexpr std::chrono::minutes kBackoffMost{10};
 
 // What is left of the wait after the `failures`-th failure at `last`; nullopt when it is over.
-std::optional<std::chrono::nanoseconds> WaitAfter(std::int64_t failures, WallTime last, WallTime now) {
+std::optional<std::chrono::nanoseconds> WaitAfter(std::int64_t failures, WallTime last,
+                                                  WallTime now) {
   const auto wait = std::min<std::chrono::seconds>(
       kBackoffFirst * (1LL << std::min<std::int64_t>(failures - 1, 10)), kBackoffMost);
   const auto left = last + wait - now;
@@ -64,7 +65,8 @@ Result<void> JobSync::Manage() {
 Result<void> JobSync::DeleteActive(std::vector<ObjectPtr> pods, std::int64_t count) {
   SortForDeletion(&pods, nullptr);
   std::optional<Status> error;
-  for (std::int64_t i = 0; i < std::min<std::int64_t>(count, static_cast<std::int64_t>(pods.size())); ++i) {
+  for (std::int64_t i = 0;
+       i < std::min<std::int64_t>(count, static_cast<std::int64_t>(pods.size())); ++i) {
     const ObjectPtr& pod = pods[static_cast<std::size_t>(i)];
     if (auto deleted = parts_.control.Delete(job_, *pod); !deleted.ok()) {
       error = std::move(deleted).error();
@@ -116,8 +118,9 @@ std::vector<std::int64_t> JobSync::DueIndexes(std::vector<std::int64_t> indexes)
       return false;
     }
     const PodRecord& record = PodOf(held->second);
-    const auto left = WaitAfter(record.failed_count + record.ignored_count + 1,
-                                record.finished_at.value_or(record.start_time.value_or(WallTime())), now);
+    const auto left =
+        WaitAfter(record.failed_count + record.ignored_count + 1,
+                  record.finished_at.value_or(record.start_time.value_or(WallTime())), now);
     if (left) {
       nearest = std::min(*left, nearest.value_or(*left));
     }
@@ -335,10 +338,11 @@ Result<void> JobSync::RemoveFinalizers() {
         rest.push_back(finalizer);
       }
     }
-    const auto patched = parts_.control.pods().Patch(
-        pod->key, client::PatchType::kMerge,
-        {{"metadata", {{"uid", pod->uid}, {"resourceVersion", pod->resource_version},
-                       {"finalizers", std::move(rest)}}}});
+    const auto patched = parts_.control.pods().Patch(pod->key, client::PatchType::kMerge,
+                                                     {{"metadata",
+                                                       {{"uid", pod->uid},
+                                                        {"resourceVersion", pod->resource_version},
+                                                        {"finalizers", std::move(rest)}}}});
     if (!patched.ok() && !patched.error().Is(Reason::kNotFound)) {
       return patched.error();
     }

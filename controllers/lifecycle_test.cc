@@ -1,4 +1,5 @@
-// What keeps a cluster tidy: lost nodes and eviction, pod GC, quotas, budgets, aggregated roles, claims.
+// What keeps a cluster tidy: lost nodes and eviction, pod GC, quotas, budgets, aggregated roles,
+// claims.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,9 +35,13 @@ class Lifecycle : public ::testing::Test {
     return pod;
   }
   static Json Quota(const std::string& name, Json spec) {
-    return {{"apiVersion", "v1"}, {"kind", "ResourceQuota"}, {"metadata", {{"name", name}}}, {"spec", std::move(spec)}};
+    return {{"apiVersion", "v1"},
+            {"kind", "ResourceQuota"},
+            {"metadata", {{"name", name}}},
+            {"spec", std::move(spec)}};
   }
-  static bool Used(const std::string& quota, const std::string& resource, const std::string& amount) {
+  static bool Used(const std::string& quota, const std::string& resource,
+                   const std::string& amount) {
     return cluster_->AwaitOne("v1/resourcequotas", quota, [&](const Json& object) {
       const Json* used = kube::Find(object, {"status", "used"});
       return used != nullptr && used->value(resource, "") == amount;
@@ -48,9 +53,12 @@ class Lifecycle : public ::testing::Test {
         {{"apiVersion", "policy/v1"}, {"kind", "Eviction"}, {"metadata", {{"name", pod}}}});
   }
   static void MakeNode(const std::string& name, const std::string& renewed) {
-    cluster_->Create("v1/nodes", {{"apiVersion", "v1"}, {"kind", "Node"}, {"metadata", {{"name", name}}}});
-    cluster_->Patch("v1/nodes", name,
-                    {{"status", {{"conditions", Json::array({{{"type", "Ready"}, {"status", "True"}}})}}}}, "status");
+    cluster_->Create("v1/nodes",
+                     {{"apiVersion", "v1"}, {"kind", "Node"}, {"metadata", {{"name", name}}}});
+    cluster_->Patch(
+        "v1/nodes", name,
+        {{"status", {{"conditions", Json::array({{{"type", "Ready"}, {"status", "True"}}})}}}},
+        "status");
     cluster_->Create("coordination.k8s.io/v1/leases",
                      {{"apiVersion", "coordination.k8s.io/v1"},
                       {"kind", "Lease"},
@@ -63,7 +71,8 @@ Cluster* Lifecycle::cluster_ = nullptr;
 
 TEST_F(Lifecycle, APodOfALostNodeIsNotReadyAndGoesWhenItsTolerationEnds) {
   const auto tolerate = [](Json seconds) {
-    Json toleration = {{"key", "node.kubernetes.io/unreachable"}, {"operator", "Exists"}, {"effect", "NoExecute"}};
+    Json toleration = {
+        {"key", "node.kubernetes.io/unreachable"}, {"operator", "Exists"}, {"effect", "NoExecute"}};
     if (!seconds.is_null()) {
       toleration["tolerationSeconds"] = seconds;
     }
@@ -72,8 +81,9 @@ TEST_F(Lifecycle, APodOfALostNodeIsNotReadyAndGoesWhenItsTolerationEnds) {
   for (const char* name : {"goes", "stays"}) {
     cluster_->Create("v1/pods", Pod(name, tolerate(name[0] == 'g' ? Json(1) : Json())));
     cluster_->Patch("v1/pods", name,
-                    {{"status", {{"phase", "Running"},
-                                 {"conditions", Json::array({{{"type", "Ready"}, {"status", "True"}}})}}}},
+                    {{"status",
+                      {{"phase", "Running"},
+                       {"conditions", Json::array({{{"type", "Ready"}, {"status", "True"}}})}}}},
                     "status");
   }
   MakeNode("lost", "2020-01-01T00:00:00.000000Z");
@@ -84,8 +94,10 @@ TEST_F(Lifecycle, APodOfALostNodeIsNotReadyAndGoesWhenItsTolerationEnds) {
   })) << cluster_->last();
   const Json node = cluster_->Get("v1/nodes", "lost");
   EXPECT_EQ(kube::FindString(*kube::FindCondition(node, "Ready"), {"reason"}), "NodeStatusUnknown");
-  EXPECT_EQ(kube::FindString(*kube::FindCondition(node, "DiskPressure"), {"reason"}), "NodeStatusNeverUpdated");
-  EXPECT_TRUE(cluster_->AwaitOne("v1/pods", "goes", [](const Json& pod) { return pod.is_null(); })) << cluster_->last();
+  EXPECT_EQ(kube::FindString(*kube::FindCondition(node, "DiskPressure"), {"reason"}),
+            "NodeStatusNeverUpdated");
+  EXPECT_TRUE(cluster_->AwaitOne("v1/pods", "goes", [](const Json& pod) { return pod.is_null(); }))
+      << cluster_->last();
   EXPECT_TRUE(cluster_->AwaitOne("v1/pods", "stays", [](const Json& pod) {
     return !kube::IsDeleting(pod) && !kube::IsConditionTrue(pod, "Ready");
   })) << cluster_->last();
@@ -97,14 +109,19 @@ TEST_F(Lifecycle, APodOfALostNodeIsNotReadyAndGoesWhenItsTolerationEnds) {
 }
 
 TEST_F(Lifecycle, ATaintThatNothingToleratesEvictsAtOnce) {
-  cluster_->Create("v1/nodes", {{"apiVersion", "v1"}, {"kind", "Node"}, {"metadata", {{"name", "tainted"}}}});
-  cluster_->Create("v1/pods", Pod("intolerant", {{"nodeName", "tainted"},
-                                                 {"tolerations", Json::array({{{"key", "node.kubernetes.io/not-ready"},
-                                                                               {"operator", "Exists"}}})}}));
-  cluster_->Patch("v1/nodes", "tainted",
-                  {{"spec", {{"taints", Json::array({{{"key", "gone"}, {"effect", "NoExecute"}}})}}}});
-  EXPECT_TRUE(cluster_->AwaitOne("v1/pods", "intolerant", [](const Json& pod) { return pod.is_null(); }))
-      << cluster_->last();
+  cluster_->Create("v1/nodes",
+                   {{"apiVersion", "v1"}, {"kind", "Node"}, {"metadata", {{"name", "tainted"}}}});
+  cluster_->Create(
+      "v1/pods",
+      Pod("intolerant", {{"nodeName", "tainted"},
+                         {"tolerations", Json::array({{{"key", "node.kubernetes.io/not-ready"},
+                                                       {"operator", "Exists"}}})}}));
+  cluster_->Patch(
+      "v1/nodes", "tainted",
+      {{"spec", {{"taints", Json::array({{{"key", "gone"}, {"effect", "NoExecute"}}})}}}});
+  EXPECT_TRUE(cluster_->AwaitOne("v1/pods", "intolerant", [](const Json& pod) {
+    return pod.is_null();
+  })) << cluster_->last();
 }
 
 TEST_F(Lifecycle, PodGcTakesPodsWithoutNodeAndTheOldestFinishedOnes) {
@@ -120,37 +137,50 @@ TEST_F(Lifecycle, PodGcTakesPodsWithoutNodeAndTheOldestFinishedOnes) {
   ControllerSet collector(cluster_->client(), settings, SystemClock(), others);
   collector.Start();
   cluster_->Create("v1/pods", Pod("orphan", {{"nodeName", "no-such-node"}}));
-  EXPECT_TRUE(cluster_->AwaitOne("v1/pods", "orphan", [](const Json& pod) { return pod.is_null(); })) << cluster_->last();
+  EXPECT_TRUE(cluster_->AwaitOne("v1/pods", "orphan", [](const Json& pod) {
+    return pod.is_null();
+  })) << cluster_->last();
   for (const char* name : {"done-1", "done-2", "done-3"}) {
     Json pod = Pod(name, {{"restartPolicy", "Never"}});
     pod["metadata"]["labels"] = {{"app", "done"}};
     pod["metadata"]["annotations"] = {{"sublet.dev/simulate-run-seconds", "0"}};
     cluster_->Create("v1/pods", pod);
   }
-  EXPECT_TRUE(cluster_->Await("v1/pods", [](const Json& pods) {
-    return pods.size() == 1 && pods[0]["status"]["phase"] == "Succeeded";
-  }, "app=done")) << cluster_->last();
+  EXPECT_TRUE(cluster_->Await(
+      "v1/pods",
+      [](const Json& pods) {
+        return pods.size() == 1 && pods[0]["status"]["phase"] == "Succeeded";
+      },
+      "app=done"))
+      << cluster_->last();
   collector.Stop();
 }
 
 TEST_F(Lifecycle, QuotaStatusFollowsWhatIsThere) {
-  cluster_->Create("v1/resourcequotas",
-                   Quota("q", {{"hard", {{"pods", "3"}, {"requests.cpu", "1"}, {"configmaps", "10"},
-                                         {"services.nodeports", "1"}, {"count/deployments.apps", "5"}}}}));
+  cluster_->Create("v1/resourcequotas", Quota("q", {{"hard",
+                                                     {{"pods", "3"},
+                                                      {"requests.cpu", "1"},
+                                                      {"configmaps", "10"},
+                                                      {"services.nodeports", "1"},
+                                                      {"count/deployments.apps", "5"}}}}));
   ASSERT_TRUE(Used("q", "configmaps", "1")) << cluster_->last();  // kube-root-ca.crt
   EXPECT_EQ(cluster_->Get("v1/resourcequotas", "q")["status"]["hard"]["requests.cpu"], "1");
-  const Json cpu = {{"containers", Json::array({{{"name", "c"}, {"image", "busybox"},
-                                                 {"resources", {{"requests", {{"cpu", "600m"}}}}}}})}};
+  const Json cpu = {
+      {"containers", Json::array({{{"name", "c"},
+                                   {"image", "busybox"},
+                                   {"resources", {{"requests", {{"cpu", "600m"}}}}}}})}};
   cluster_->Create("v1/pods", Pod("q-1", cpu));
   EXPECT_EQ(cluster_->Get("v1/resourcequotas", "q")["status"]["used"]["requests.cpu"], "600m");
-  const auto refused = cluster_->client().Create({{"", "v1", "pods"}, "test", "", ""}, Pod("q-2", cpu));
+  const auto refused =
+      cluster_->client().Create({{"", "v1", "pods"}, "test", "", ""}, Pod("q-2", cpu));
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().message(),
             "pods \"q-2\" is forbidden: exceeded quota: q, requested: requests.cpu=600m, used: "
             "requests.cpu=600m, limited: requests.cpu=1");
   cluster_->Delete("v1/pods", "q-1");
   EXPECT_TRUE(Used("q", "requests.cpu", "0")) << cluster_->last();
-  cluster_->Create("v1/configmaps", {{"apiVersion", "v1"}, {"kind", "ConfigMap"}, {"metadata", {{"name", "m"}}}});
+  cluster_->Create("v1/configmaps",
+                   {{"apiVersion", "v1"}, {"kind", "ConfigMap"}, {"metadata", {{"name", "m"}}}});
   EXPECT_TRUE(Used("q", "configmaps", "2")) << cluster_->last();
   cluster_->Delete("v1/configmaps", "m");
   EXPECT_TRUE(Used("q", "configmaps", "1")) << cluster_->last();
@@ -159,19 +189,26 @@ TEST_F(Lifecycle, QuotaStatusFollowsWhatIsThere) {
   cluster_->Delete("apps/v1/deployments", "counted");
   EXPECT_TRUE(Used("q", "count/deployments.apps", "0")) << cluster_->last();
   // Somebody's wrong status and a changed limit are set right.
-  cluster_->Patch("v1/resourcequotas", "q", {{"spec", {{"hard", {{"pods", "7"}, {"requests.cpu", nullptr}}}}}});
+  cluster_->Patch("v1/resourcequotas", "q",
+                  {{"spec", {{"hard", {{"pods", "7"}, {"requests.cpu", nullptr}}}}}});
   EXPECT_TRUE(cluster_->AwaitOne("v1/resourcequotas", "q", [](const Json& quota) {
-    return quota["status"]["hard"]["pods"] == "7" && !quota["status"]["used"].contains("requests.cpu");
+    return quota["status"]["hard"]["pods"] == "7" &&
+           !quota["status"]["used"].contains("requests.cpu");
   })) << cluster_->last();
   cluster_->Delete("v1/resourcequotas", "q");
 }
 
 TEST_F(Lifecycle, QuotaScopesChooseWhatCounts) {
-  cluster_->Create("v1/resourcequotas", Quota("best", {{"hard", {{"pods", "5"}}}, {"scopes", {"BestEffort"}}}));
-  cluster_->Create("v1/resourcequotas", Quota("ends", {{"hard", {{"pods", "5"}}}, {"scopes", {"Terminating"}}}));
+  cluster_->Create("v1/resourcequotas",
+                   Quota("best", {{"hard", {{"pods", "5"}}}, {"scopes", {"BestEffort"}}}));
+  cluster_->Create("v1/resourcequotas",
+                   Quota("ends", {{"hard", {{"pods", "5"}}}, {"scopes", {"Terminating"}}}));
   ASSERT_TRUE(Used("ends", "pods", "0")) << cluster_->last();
-  cluster_->Create("v1/pods", Pod("short", {{"activeDeadlineSeconds", 3600},
-                                            {"containers", Json::array({{{"name", "c"}, {"image", "busybox"},
+  cluster_->Create(
+      "v1/pods", Pod("short", {{"activeDeadlineSeconds", 3600},
+                               {"containers",
+                                Json::array({{{"name", "c"},
+                                              {"image", "busybox"},
                                               {"resources", {{"requests", {{"cpu", "1m"}}}}}}})}}));
   EXPECT_TRUE(Used("ends", "pods", "1")) << cluster_->last();
   cluster_->Delete("v1/pods", "short");
@@ -182,15 +219,19 @@ TEST_F(Lifecycle, QuotaScopesChooseWhatCounts) {
 
 TEST_F(Lifecycle, AggregatedClusterRolesFollowTheirParts) {
   const auto role = [](const std::string& name, Json rest) {
-    Json out = {{"apiVersion", "rbac.authorization.k8s.io/v1"}, {"kind", "ClusterRole"}, {"metadata", {{"name", name}}}};
+    Json out = {{"apiVersion", "rbac.authorization.k8s.io/v1"},
+                {"kind", "ClusterRole"},
+                {"metadata", {{"name", name}}}};
     out.merge_patch(rest);
     return out;
   };
   const std::string path = "rbac.authorization.k8s.io/v1/clusterroles";
-  cluster_->Create(path, role("sum", {{"aggregationRule", {{"clusterRoleSelectors",
-                                        Json::array({{{"matchLabels", {{"part", "yes"}}}}})}}}}));
+  cluster_->Create(path, role("sum", {{"aggregationRule",
+                                       {{"clusterRoleSelectors",
+                                         Json::array({{{"matchLabels", {{"part", "yes"}}}}})}}}}));
   const Json rule = {{"apiGroups", {""}}, {"resources", {"pods"}}, {"verbs", {"get"}}};
-  cluster_->Create(path, role("part-1", {{"metadata", {{"labels", {{"part", "yes"}}}}}, {"rules", Json::array({rule})}}));
+  cluster_->Create(path, role("part-1", {{"metadata", {{"labels", {{"part", "yes"}}}}},
+                                         {"rules", Json::array({rule})}}));
   EXPECT_TRUE(cluster_->AwaitOne(path, "sum", [&](const Json& sum) {
     return sum.is_object() && sum.contains("rules") && sum["rules"] == Json::array({rule});
   })) << cluster_->last();
@@ -206,11 +247,12 @@ TEST_F(Lifecycle, AggregatedClusterRolesFollowTheirParts) {
 
 TEST_F(Lifecycle, ABudgetRefusesEvictionsBeyondWhatItAllows) {
   cluster_->Create("apps/v1/deployments", Deployment("guarded", 2));
-  cluster_->Create("policy/v1/poddisruptionbudgets",
-                   {{"apiVersion", "policy/v1"},
-                    {"kind", "PodDisruptionBudget"},
-                    {"metadata", {{"name", "guard"}}},
-                    {"spec", {{"minAvailable", 2}, {"selector", {{"matchLabels", {{"app", "guarded"}}}}}}}});
+  cluster_->Create(
+      "policy/v1/poddisruptionbudgets",
+      {{"apiVersion", "policy/v1"},
+       {"kind", "PodDisruptionBudget"},
+       {"metadata", {{"name", "guard"}}},
+       {"spec", {{"minAvailable", 2}, {"selector", {{"matchLabels", {{"app", "guarded"}}}}}}}});
   const auto budget_is = [](std::int64_t allowed) {
     return cluster_->AwaitOne("policy/v1/poddisruptionbudgets", "guard", [&](const Json& guard) {
       return kube::FindInt(guard, {"status", "currentHealthy"}) == 2 &&
@@ -224,12 +266,14 @@ TEST_F(Lifecycle, ABudgetRefusesEvictionsBeyondWhatItAllows) {
   const auto refused = Evict(pod);
   ASSERT_FALSE(refused.ok());
   EXPECT_TRUE(refused.error().Is(Reason::kTooManyRequests));
-  EXPECT_EQ(refused.error().message(), "Cannot evict pod as it would violate the pod's disruption budget.");
+  EXPECT_EQ(refused.error().message(),
+            "Cannot evict pod as it would violate the pod's disruption budget.");
   cluster_->Patch("policy/v1/poddisruptionbudgets", "guard", {{"spec", {{"minAvailable", 1}}}});
   ASSERT_TRUE(budget_is(1)) << cluster_->last();
   const auto evicted = Evict(pod);
   EXPECT_TRUE(evicted.ok()) << evicted.error().message();
-  EXPECT_TRUE(cluster_->AwaitOne("v1/pods", pod, [](const Json& gone) { return gone.is_null(); })) << cluster_->last();
+  EXPECT_TRUE(cluster_->AwaitOne("v1/pods", pod, [](const Json& gone) { return gone.is_null(); }))
+      << cluster_->last();
 }
 
 TEST_F(Lifecycle, AClaimInUseStaysUntilItsPodIsGone) {
@@ -237,21 +281,29 @@ TEST_F(Lifecycle, AClaimInUseStaysUntilItsPodIsGone) {
                    {{"apiVersion", "v1"},
                     {"kind", "PersistentVolumeClaim"},
                     {"metadata", {{"name", "data"}}},
-                    {"spec", {{"accessModes", {"ReadWriteOnce"}}, {"resources", {{"requests", {{"storage", "1Gi"}}}}}}}});
-  cluster_->Create("v1/pods", Pod("user", {{"volumes", Json::array({{{"name", "d"},
-                                             {"persistentVolumeClaim", {{"claimName", "data"}}}}})}}));
-  ASSERT_TRUE(cluster_->AwaitOne("v1/pods", "user", [](const Json& pod) { return kube::IsConditionTrue(pod, "Ready"); }))
-      << cluster_->last();
+                    {"spec",
+                     {{"accessModes", {"ReadWriteOnce"}},
+                      {"resources", {{"requests", {{"storage", "1Gi"}}}}}}}});
+  cluster_->Create(
+      "v1/pods",
+      Pod("user",
+          {{"volumes",
+            Json::array({{{"name", "d"}, {"persistentVolumeClaim", {{"claimName", "data"}}}}})}}));
+  ASSERT_TRUE(cluster_->AwaitOne("v1/pods", "user", [](const Json& pod) {
+    return kube::IsConditionTrue(pod, "Ready");
+  })) << cluster_->last();
   ASSERT_TRUE(cluster_->AwaitOne("v1/persistentvolumeclaims", "data", [](const Json& claim) {
     return claim["status"]["phase"] == "Bound";
   })) << cluster_->last();
   cluster_->Delete("v1/persistentvolumeclaims", "data");
   EXPECT_TRUE(kube::IsDeleting(cluster_->Get("v1/persistentvolumeclaims", "data")));
   cluster_->Delete("v1/pods", "user");
-  EXPECT_TRUE(cluster_->AwaitOne("v1/persistentvolumeclaims", "data", [](const Json& claim) { return claim.is_null(); }))
-      << cluster_->last();
-  EXPECT_TRUE(cluster_->Await("v1/persistentvolumes", [](const Json& volumes) { return volumes.empty(); }))
-      << cluster_->last();
+  EXPECT_TRUE(cluster_->AwaitOne("v1/persistentvolumeclaims", "data", [](const Json& claim) {
+    return claim.is_null();
+  })) << cluster_->last();
+  EXPECT_TRUE(cluster_->Await("v1/persistentvolumes", [](const Json& volumes) {
+    return volumes.empty();
+  })) << cluster_->last();
 }
 
 TEST_F(Lifecycle, VolumeAttributesStayWhileAClaimNamesThem) {

@@ -75,9 +75,10 @@ class RootCaController final : public Controller {
       : root_ca_pem_(context.settings.root_ca_pem),
         namespaces_(context, kNamespaces),
         // Only these: no ConfigMap of a user is kept by this controller.
-        informer_(context.informers.For({.resource = kConfigMaps.resource,
-                                         .kind = kConfigMaps.kind,
-                                         .field_selector = std::string("metadata.name=") + kRootCa})),
+        informer_(
+            context.informers.For({.resource = kConfigMaps.resource,
+                                   .kind = kConfigMaps.kind,
+                                   .field_selector = std::string("metadata.name=") + kRootCa})),
         client_(context.client),
         queue_(context.manager.Add(
             {.name = "root-ca",
@@ -99,17 +100,18 @@ class RootCaController final : public Controller {
     const ObjectPtr cached = informer_.Get({key.name, kRootCa});
     if (!cached) {
       return DoneUnlessFailed(client_.Create(
-          target, {{"apiVersion", "v1"},
-                   {"kind", "ConfigMap"},
-                   {"metadata",
-                    {{"name", kRootCa},
-                     {"namespace", key.name},
-                     {"annotations",
-                      {{"kubernetes.io/description",
-                        "Contains a CA bundle that can be used to verify the kube-apiserver when using "
-                        "internal endpoints such as the internal service IP or kubernetes.default.svc. No "
-                        "other usage is guaranteed across distributions of Kubernetes clusters."}}}}},
-                   {"data", {{"ca.crt", root_ca_pem_}}}}));
+          target,
+          {{"apiVersion", "v1"},
+           {"kind", "ConfigMap"},
+           {"metadata",
+            {{"name", kRootCa},
+             {"namespace", key.name},
+             {"annotations",
+              {{"kubernetes.io/description",
+                "Contains a CA bundle that can be used to verify the kube-apiserver when using "
+                "internal endpoints such as the internal service IP or kubernetes.default.svc. No "
+                "other usage is guaranteed across distributions of Kubernetes clusters."}}}}},
+           {"data", {{"ca.crt", root_ca_pem_}}}}));
     }
     SUBLET_TRY(Json object, cached->Parse());
     if (object.value("data", Json()) == Json({{"ca.crt", root_ca_pem_}})) {

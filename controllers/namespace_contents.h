@@ -1,6 +1,6 @@
-// What a fresh namespace is given: the ServiceAccount "default" and the ConfigMap kube-root-ca.crt; and
-// tokens for Secrets of type kubernetes.io/service-account-token.
-// Source: kube-controller-manager pkg/controller/serviceaccount, certificates/rootcacertpublisher.
+// What a fresh namespace is given: the ServiceAccount "default" and the ConfigMap kube-root-ca.crt;
+// and tokens for Secrets of type kubernetes.io/service-account-token. Source:
+// kube-controller-manager pkg/controller/serviceaccount, certificates/rootcacertpublisher.
 #pragma once
 
 #include <memory>

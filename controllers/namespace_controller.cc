@@ -80,8 +80,8 @@ class NamespaceController final : public Controller {
     const Remains remains = Empty(key.name);
     SUBLET_RETURN_IF_ERROR(WriteConditions(&object, remains));
     if (!remains.empty()) {
-      // Objects with finalizers and pods with grace go in their own time; nothing tells when the last
-      // one of any kind went, so the wait doubles.
+      // Objects with finalizers and pods with grace go in their own time; nothing tells when the
+      // last one of any kind went, so the wait doubles.
       int& tries = TriesOf(key.name);
       const auto wait = std::chrono::milliseconds(50) * (1 << std::min(tries++, 7));
       return Outcome::After(wait);
@@ -169,8 +169,9 @@ class NamespaceController final : public Controller {
   Result<void> WriteConditions(Json* object, const Remains& remains) {
     const Json before = *object;
     const std::string now = kube::FormatTime(clock_.Now());
-    const auto put = [&](const char* type, bool bad, const char* reason_bad, const char* reason_good,
-                         const std::string& message_bad, const char* message_good) {
+    const auto put = [&](const char* type, bool bad, const char* reason_bad,
+                         const char* reason_good, const std::string& message_bad,
+                         const char* message_good) {
       kube::SetCondition(object,
                          {.type = type,
                           .status = bad ? "True" : "False",
@@ -195,7 +196,8 @@ class NamespaceController final : public Controller {
         "All content successfully deleted, may be waiting on finalization");
     put("NamespaceContentRemaining", !remains.resources.empty(), "SomeResourcesRemain",
         "ContentRemoved",
-        "Some resources are remaining: " + JoinCounts(remains.resources, " has ", " resource instances"),
+        "Some resources are remaining: " +
+            JoinCounts(remains.resources, " has ", " resource instances"),
         "All content successfully removed");
     put("NamespaceFinalizersRemaining", !remains.finalizers.empty(), "SomeFinalizersRemain",
         "ContentHasNoFinalizers",

@@ -93,7 +93,8 @@ class NodeLifecycleController final : public Controller {
   }
 
   void LookAgainIf(bool zone_changed) {
-    for (const ObjectPtr& node : zone_changed ? nodes_.informer().List() : std::vector<ObjectPtr>()) {
+    for (const ObjectPtr& node :
+         zone_changed ? nodes_.informer().List() : std::vector<ObjectPtr>()) {
       queue_.Add(node->key);
     }
   }
@@ -113,8 +114,8 @@ class NodeLifecycleController final : public Controller {
     if (!kube::IsConditionTrue(node, "Ready")) {
       SUBLET_RETURN_IF_ERROR(MarkPodsNotReady(key.name));
     }
-    // Looked at again when the lease would run out (a renewed one then only moves that moment) or when
-    // it is its turn to lose its pods.
+    // Looked at again when the lease would run out (a renewed one then only moves that moment) or
+    // when it is its turn to lose its pods.
     std::chrono::nanoseconds wait = turn;
     if (left && left->count() > 0) {
       wait = wait.count() > 0 ? std::min(wait, *left) : *left;
@@ -142,11 +143,14 @@ class NodeLifecycleController final : public Controller {
     for (const char* type : {"Ready", "MemoryPressure", "DiskPressure", "PIDPressure"}) {
       const Json* condition = kube::FindCondition(node, type);
       if (condition == nullptr) {
-        changed |= kube::SetCondition(&node, {type, "Unknown", "NodeStatusNeverUpdated",
-                                              "Kubelet never posted node status.", 0}, now);
+        changed |= kube::SetCondition(
+            &node,
+            {type, "Unknown", "NodeStatusNeverUpdated", "Kubelet never posted node status.", 0},
+            now);
       } else if (kube::FindString(*condition, {"status"}) != "Unknown") {
-        changed |= kube::SetCondition(&node, {type, "Unknown", "NodeStatusUnknown",
-                                              "Kubelet stopped posting node status.", 0}, now);
+        changed |= kube::SetCondition(
+            &node,
+            {type, "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.", 0}, now);
       }
     }
     if (!changed) {
@@ -171,11 +175,11 @@ class NodeLifecycleController final : public Controller {
       Json condition = {{"type", "Ready"},
                         {"status", "False"},
                         {"lastTransitionTime", kube::FormatTime(clock_.Now())}};
-      const auto patched = pods_.Patch(
-          pod->key, client::PatchType::kStrategicMerge,
-          {{"metadata", {{"uid", pod->uid}}},
-           {"status", {{"conditions", Json::array({std::move(condition)})}}}},
-          "status");
+      const auto patched =
+          pods_.Patch(pod->key, client::PatchType::kStrategicMerge,
+                      {{"metadata", {{"uid", pod->uid}}},
+                       {"status", {{"conditions", Json::array({std::move(condition)})}}}},
+                      "status");
       if (patched.ok()) {
         events_.Event({"v1", "Pod", pod->key.namespace_name, pod->key.name, pod->uid, "", ""},
                       "Warning", "NodeNotReady", "Node is not ready");
@@ -201,8 +205,8 @@ class NodeLifecycleController final : public Controller {
            Has(taints, {{"key", "node.kubernetes.io/unreachable"}, {"effect", "NoExecute"}});
   }
 
-  // The time until the node may get its NoExecute taint; zero when it has it or needs none, or has to
-  // wait for its zone.
+  // The time until the node may get its NoExecute taint; zero when it has it or needs none, or has
+  // to wait for its zone.
   Result<std::chrono::nanoseconds> WriteTaints(const kube::ObjectKey& key, const Json& node) {
     Json wanted = Json::array();
     std::chrono::nanoseconds turn{0};
@@ -262,10 +266,10 @@ Json TaintsByCondition(const Json& node) {
   Json taints = Json::array();
   for (const ConditionTaint& row : kTaints) {
     const Json* condition = kube::FindCondition(node, row.condition);
-    std::string_view status =
-        condition == nullptr ? "" : kube::FindString(*condition, {"status"});
+    std::string_view status = condition == nullptr ? "" : kube::FindString(*condition, {"status"});
     if (condition == nullptr && row.condition == "Ready" && row.effect == "NoSchedule") {
-      status = "False";  // a node that has not reported yet takes no pods; nobody is evicted from it
+      status =
+          "False";  // a node that has not reported yet takes no pods; nobody is evicted from it
     }
     if (status == row.status) {
       taints.push_back({{"key", row.key}, {"effect", row.effect}});

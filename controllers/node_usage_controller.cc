@@ -78,13 +78,13 @@ class NodeUsageController final : public Controller {
     const Json status = StatusOf(key.name, value);
     Json usage;
     if (!present) {
-      SUBLET_TRY(usage, usages_.Create("", {{"metadata",
-                                             {{"name", key.name},
-                                              {"ownerReferences",
-                                               Json::array({{{"apiVersion", "v1"},
-                                                             {"kind", "Node"},
-                                                             {"name", key.name},
-                                                             {"uid", node->uid}}})}}}}));
+      SUBLET_TRY(usage, usages_.Create(
+                            "", {{"metadata",
+                                  {{"name", key.name},
+                                   {"ownerReferences", Json::array({{{"apiVersion", "v1"},
+                                                                     {"kind", "Node"},
+                                                                     {"name", key.name},
+                                                                     {"uid", node->uid}}})}}}}));
     } else {
       SUBLET_TRY(usage, present->Parse());
     }
@@ -101,7 +101,8 @@ class NodeUsageController final : public Controller {
     const Json* allocatable = kube::Find(node, {"status", "allocatable"});
     if (allocatable != nullptr && allocatable->is_object()) {
       for (const auto& [resource, amount] : allocatable->items()) {
-        free[resource] = kube::Quantity::ParseOrZero(amount.is_string() ? amount.get<std::string>() : "");
+        free[resource] =
+            kube::Quantity::ParseOrZero(amount.is_string() ? amount.get<std::string>() : "");
       }
     }
     const std::vector<ObjectPtr> pods = pods_.informer().ByIndex(kNodeIndex, name);
@@ -143,8 +144,10 @@ int RunNodeUsage(int argc, char** argv) {
     if ((flag == "--kubeconfig" || flag == "--context") && i + 1 < argc) {
       (flag == "--kubeconfig" ? kubeconfig : context_name) = argv[++i];
     } else {
-      std::fprintf(stderr, "node-usage: unknown flag \"%s\"; allowed are --kubeconfig FILE, --context NAME\n",
-                   argv[i]);
+      std::fprintf(
+          stderr,
+          "node-usage: unknown flag \"%s\"; allowed are --kubeconfig FILE, --context NAME\n",
+          argv[i]);
       return 2;
     }
   }

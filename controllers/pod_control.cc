@@ -35,11 +35,10 @@ Result<void> Adopt(const Collection& collection, const Json& owner,
                     {"uid", reference.uid},
                     {"controller", true},
                     {"blockOwnerDeletion", true}});
-  const auto patched =
-      collection.Patch(object.key, client::PatchType::kStrategicMerge,
-                       {{"metadata", {{"uid", object.uid}, {"ownerReferences", std::move(owners)}}}});
-  return patched.ok() || IsNormalRefusal(patched.error()) ? Ok()
-                                                          : Result<void>(patched.error());
+  const auto patched = collection.Patch(
+      object.key, client::PatchType::kStrategicMerge,
+      {{"metadata", {{"uid", object.uid}, {"ownerReferences", std::move(owners)}}}});
+  return patched.ok() || IsNormalRefusal(patched.error()) ? Ok() : Result<void>(patched.error());
 }
 
 Result<void> Release(const Collection& collection, const Json& owner,
@@ -50,8 +49,7 @@ Result<void> Release(const Collection& collection, const Json& owner,
         {"ownerReferences",
          Json::array({{{"$patch", "delete"}, {"uid", std::string(kube::UidOf(owner))}}})}}}};
   const auto patched = collection.Patch(object.key, client::PatchType::kStrategicMerge, patch);
-  return patched.ok() || IsNormalRefusal(patched.error()) ? Ok()
-                                                          : Result<void>(patched.error());
+  return patched.ok() || IsNormalRefusal(patched.error()) ? Ok() : Result<void>(patched.error());
 }
 
 }  // namespace
@@ -97,12 +95,10 @@ Result<Json> PodControl::Create(const Json& owner, Json pod) const {
   if (created.ok()) {
     events_.Event(about, "Normal", "SuccessfulCreate",
                   "Created pod: " + std::string(kube::NameOf(*created)));
-  } else if (std::none_of(created.error().details().causes.begin(),
-                          created.error().details().causes.end(), [](const StatusCause& cause) {
-                            return cause.reason == "NamespaceTerminating";
-                          })) {
-    events_.Event(about, "Warning", "FailedCreate",
-                  "Error creating: " + created.error().message());
+  } else if (std::none_of(
+                 created.error().details().causes.begin(), created.error().details().causes.end(),
+                 [](const StatusCause& cause) { return cause.reason == "NamespaceTerminating"; })) {
+    events_.Event(about, "Warning", "FailedCreate", "Error creating: " + created.error().message());
   }
   return created;
 }
@@ -113,8 +109,7 @@ Result<void> PodControl::Delete(const Json& owner, const client::CachedObject& p
   if (deleted.ok()) {
     events_.Event(about, "Normal", "SuccessfulDelete", "Deleted pod: " + pod.key.name);
   } else {
-    events_.Event(about, "Warning", "FailedDelete",
-                  "Error deleting: " + deleted.error().message());
+    events_.Event(about, "Warning", "FailedDelete", "Error deleting: " + deleted.error().message());
   }
   return deleted;
 }
@@ -152,7 +147,8 @@ Result<std::vector<client::ObjectPtr>> Claim(
       continue;
     }
     if (!checked) {
-      // The cache may not know yet that the owner is going away; adopting then would undo an orphaning.
+      // The cache may not know yet that the owner is going away; adopting then would undo an
+      // orphaning.
       SUBLET_TRY(const Json live, owners.GetLive(kube::KeyOf(owner)));
       if (kube::UidOf(live) != uid || kube::IsDeleting(live)) {
         break;
@@ -192,30 +188,30 @@ void RouteToOwners(const Collection& collection, const Collection& owners,
     }
     return owner != nullptr;
   };
-  collection.informer().AddHandler([add_owner, selector_of, &owner_informer, &queue](
-                                       const client::ObjectPtr& before,
-                                       const client::ObjectPtr& after) {
-    if (before) {
-      add_owner(*before);
-    }
-    if (!after || add_owner(*after) || after->deleting()) {
-      return;
-    }
-    // An orphan that has changed since it was looked at: somebody may want it.
-    if (before && before->labels == after->labels && before->controller() == nullptr) {
-      return;
-    }
-    for (const auto& owner : owner_informer.ListNamespace(after->key.namespace_name)) {
-      const auto object = owner->Parse();
-      if (!object.ok()) {
-        continue;
-      }
-      if (const auto selector = selector_of(*object);
-          selector.ok() && !selector->empty() && selector->Matches(after->labels)) {
-        queue.Add(owner->key);
-      }
-    }
-  });
+  collection.informer().AddHandler(
+      [add_owner, selector_of, &owner_informer, &queue](const client::ObjectPtr& before,
+                                                        const client::ObjectPtr& after) {
+        if (before) {
+          add_owner(*before);
+        }
+        if (!after || add_owner(*after) || after->deleting()) {
+          return;
+        }
+        // An orphan that has changed since it was looked at: somebody may want it.
+        if (before && before->labels == after->labels && before->controller() == nullptr) {
+          return;
+        }
+        for (const auto& owner : owner_informer.ListNamespace(after->key.namespace_name)) {
+          const auto object = owner->Parse();
+          if (!object.ok()) {
+            continue;
+          }
+          if (const auto selector = selector_of(*object);
+              selector.ok() && !selector->empty() && selector->Matches(after->labels)) {
+            queue.Add(owner->key);
+          }
+        }
+      });
 }
 
 std::vector<std::string> IndexByNode(const client::CachedObject& pod) {
@@ -234,10 +230,11 @@ Result<void> MarkDisrupted(const Collection& pods, const client::CachedObject& p
   if (!phase.empty()) {
     status["phase"] = phase;
   }
-  const auto patched = pods.Patch(pod.key, client::PatchType::kStrategicMerge,
-                                  {{"metadata", {{"uid", pod.uid}}}, {"status", std::move(status)}},
-                                  "status");
-  if (!patched.ok() && !patched.error().Is(Reason::kNotFound) && !patched.error().Is(Reason::kConflict)) {
+  const auto patched =
+      pods.Patch(pod.key, client::PatchType::kStrategicMerge,
+                 {{"metadata", {{"uid", pod.uid}}}, {"status", std::move(status)}}, "status");
+  if (!patched.ok() && !patched.error().Is(Reason::kNotFound) &&
+      !patched.error().Is(Reason::kConflict)) {
     return patched.error();
   }
   return Ok();

@@ -1,6 +1,6 @@
-// What the workload controllers do with pods in the same way: make them from a template, delete them,
-// adopt and release them, choose which go first.
-// Source: kube-controller-manager pkg/controller/controller_utils.go, controller_ref_manager.go.
+// What the workload controllers do with pods in the same way: make them from a template, delete
+// them, adopt and release them, choose which go first. Source: kube-controller-manager
+// pkg/controller/controller_utils.go, controller_ref_manager.go.
 #pragma once
 
 #include <functional>
@@ -13,12 +13,12 @@
 
 namespace sublet::controllers {
 
-// A short name-safe hash of a value: the template hash in names and labels.
-// Differs: not the digits Kubernetes computes (they hash Go's memory layout); same length and letters.
+// A short name-safe hash of a value: the template hash in names and labels. Differs: not the digits
+// Kubernetes computes (they hash Go's memory layout); same length and letters.
 std::string HashOf(const kube::Json& value, std::int64_t collision_count);
 
-// The pod that `template` ({metadata, spec}) asks for, owned by `owner`; generateName is the owner's
-// name and a dash unless a name is set later.
+// The pod that `template` ({metadata, spec}) asks for, owned by `owner`; generateName is the
+// owner's name and a dash unless a name is set later.
 kube::Json PodFromTemplate(const kube::Json& pod_template, const kube::Json& owner);
 
 // Writes pods for one kind of controller and says so in Events on the owner.
@@ -39,9 +39,9 @@ class PodControl {
 };
 
 // The objects of `collection` that belong to `owner`: those it controls and its selector matches,
-// after adopting orphans that match and releasing controlled ones that do not. `accept` may refuse an
-// orphan (nullptr accepts all). The collection needs the indexes of AddOwnerIndexes.
-// A failed adoption is an error only when the server's reason is not NotFound, Invalid or Conflict.
+// after adopting orphans that match and releasing controlled ones that do not. `accept` may refuse
+// an orphan (nullptr accepts all). The collection needs the indexes of AddOwnerIndexes. A failed
+// adoption is an error only when the server's reason is not NotFound, Invalid or Conflict.
 Result<std::vector<client::ObjectPtr>> Claim(
     const Collection& collection, const Collection& owners, const kube::Json& owner,
     const kube::LabelSelector& selector,
@@ -49,7 +49,8 @@ Result<std::vector<client::ObjectPtr>> Claim(
 void AddOwnerIndexes(const Collection& collection);
 
 // Adds the owners' keys to `queue` when an object of `collection` changes: the controlling owner of
-// kind `owner_kind`, and for an orphan every owner in its namespace whose selector matches its labels.
+// kind `owner_kind`, and for an orphan every owner in its namespace whose selector matches its
+// labels.
 void RouteToOwners(const Collection& collection, const Collection& owners,
                    const std::function<Result<kube::LabelSelector>(const kube::Json&)>& selector_of,
                    client::WorkQueue& queue);
@@ -66,8 +67,9 @@ Result<void> MarkDisrupted(const Collection& pods, const client::CachedObject& p
                            const std::string& reason, const std::string& message,
                            const std::string& phase, WallTime now);
 
-// Sorts so that the pods to delete first stand first: unassigned, pending, not ready, cheap, crowded
-// on a node, lately ready, restarted, young. `crowd` gives how many related pods share a pod's node.
+// Sorts so that the pods to delete first stand first: unassigned, pending, not ready, cheap,
+// crowded on a node, lately ready, restarted, young. `crowd` gives how many related pods share a
+// pod's node.
 void SortForDeletion(std::vector<client::ObjectPtr>* pods,
                      const std::function<int(const client::CachedObject&)>& crowd);
 

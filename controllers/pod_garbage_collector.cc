@@ -32,7 +32,8 @@ class PodGarbageCollector final : public Controller {
              .needs = {&nodes_.informer(), &pods_.informer()}})) {
     pods_.informer().AddIndex(kNodeIndex, IndexByNode);
     pods_.informer().AddIndex(kFinishedIndex, [](const client::CachedObject& pod) {
-      return pod.As<PodRecord>().Finished() ? std::vector<std::string>{"1"} : std::vector<std::string>();
+      return pod.As<PodRecord>().Finished() ? std::vector<std::string>{"1"}
+                                            : std::vector<std::string>();
     });
     nodes_.informer().AddHandler([this](const ObjectPtr& before, const ObjectPtr& after) {
       if (!after) {
@@ -96,7 +97,8 @@ class PodGarbageCollector final : public Controller {
       return Outcome::Done();
     }
     // A pod may be seen before its node: the server decides, after a while.
-    if (const auto live = nodes_.GetLive({"", node}); live.ok() || !live.error().Is(Reason::kNotFound)) {
+    if (const auto live = nodes_.GetLive({"", node});
+        live.ok() || !live.error().Is(Reason::kNotFound)) {
       return live.ok() ? Result<Outcome>(Outcome::Done()) : Result<Outcome>(live.error());
     }
     return Remove(*pod, "DeletionByPodGC", "PodGC: node no longer exists");

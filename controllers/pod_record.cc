@@ -55,7 +55,8 @@ void AddRequests(const Json& container, Amounts* out) {
     return;
   }
   for (const auto& [name, amount] : requests->items()) {
-    (*out)[name] += kube::Quantity::ParseOrZero(amount.is_string() ? amount.get<std::string>() : "");
+    (*out)[name] +=
+        kube::Quantity::ParseOrZero(amount.is_string() ? amount.get<std::string>() : "");
   }
 }
 
@@ -81,7 +82,8 @@ void ReadRequests(const Json& pod, PodRecord* out) {
   for (const auto& [name, amount] : most) {
     sum[name] = std::max(sum[name], amount);
   }
-  if (const Json* overhead = kube::Find(pod, {"spec", "overhead"}); overhead && overhead->is_object()) {
+  if (const Json* overhead = kube::Find(pod, {"spec", "overhead"});
+      overhead && overhead->is_object()) {
     for (const auto& [name, amount] : overhead->items()) {
       sum[name] += kube::Quantity::ParseOrZero(amount.is_string() ? amount.get<std::string>() : "");
     }
@@ -155,7 +157,8 @@ PodRecord ReadPodRecord(const Json& pod) {
   out.failed_count =
       NumberOf(kube::AnnotationOf(pod, "batch.kubernetes.io/job-index-failure-count")).value_or(0);
   out.ignored_count =
-      NumberOf(kube::AnnotationOf(pod, "batch.kubernetes.io/job-index-ignored-failure-count")).value_or(0);
+      NumberOf(kube::AnnotationOf(pod, "batch.kubernetes.io/job-index-ignored-failure-count"))
+          .value_or(0);
   ReadSpec(pod, &out);
   ReadRequests(pod, &out);
   ReadConditions(pod, &out);

@@ -48,17 +48,17 @@ struct PodRecord {
   std::int64_t restarts_max = 0;        // of one container
   std::int64_t deletion_cost = 0;
   std::optional<std::int64_t> completion_index;
-  std::int64_t failed_count = 0;        // batch.kubernetes.io/job-index-failure-count
-  std::int64_t ignored_count = 0;       // batch.kubernetes.io/job-index-ignored-failure-count
+  std::int64_t failed_count = 0;   // batch.kubernetes.io/job-index-failure-count
+  std::int64_t ignored_count = 0;  // batch.kubernetes.io/job-index-ignored-failure-count
   bool has_overhead = false;
   bool host_network = false;
-  std::vector<PodPort> ports;           // named and unnamed, of all containers
+  std::vector<PodPort> ports;  // named and unnamed, of all containers
   std::vector<PodCondition> conditions;
   std::vector<ContainerEnd> ends;
-  // What the scheduler counts: the larger of the sum of the containers and each init container, with
-  // sidecars and overhead.
+  // What the scheduler counts: the larger of the sum of the containers and each init container,
+  // with sidecars and overhead.
   std::vector<std::pair<std::string, std::string>> requests;
-  std::vector<std::string> claims;      // names of persistent volume claims
+  std::vector<std::string> claims;           // names of persistent volume claims
   std::vector<std::string> toleration_json;  // each toleration, encoded
 
   bool Finished() const { return phase == "Succeeded" || phase == "Failed"; }
@@ -70,8 +70,8 @@ PodRecord ReadPodRecord(const kube::Json& pod);
 inline const PodRecord& PodOf(const client::ObjectPtr& object) { return object->As<PodRecord>(); }
 // Neither finished nor being deleted.
 bool IsActive(const client::CachedObject& pod);
-// Ready, for at least `min_ready_seconds` at `now`. When it only lacks time, *wait is lowered to what
-// is left of it.
+// Ready, for at least `min_ready_seconds` at `now`. When it only lacks time, *wait is lowered to
+// what is left of it.
 bool IsAvailable(const client::CachedObject& pod, std::int64_t min_ready_seconds, WallTime now,
                  std::chrono::nanoseconds* wait);
 

@@ -1,6 +1,6 @@
-// The ordered list of controllers, and ControllerSet, which runs those of a role on shared informers
-// and one pool of threads. Used by server/ only.
-// Adding a controller: its file pair, and one line in registry.cc.
+// The ordered list of controllers, and ControllerSet, which runs those of a role on shared
+// informers and one pool of threads. Used by server/ only. Adding a controller: its file pair, and
+// one line in registry.cc.
 #pragma once
 
 #include <memory>
@@ -23,9 +23,8 @@ const std::vector<ControllerEntry>& AllControllers();
 
 class ControllerSet {
  public:
-  // `client` acts as a user that may do everything (system:kube-controller-manager). `disabled` names
-  // entries to leave out. Nothing is started.
-  // Lifetime: `clock` outlives the set.
+  // `client` acts as a user that may do everything (system:kube-controller-manager). `disabled`
+  // names entries to leave out. Nothing is started. Lifetime: `clock` outlives the set.
   ControllerSet(client::Client client, Settings settings, const Clock& clock = SystemClock(),
                 const std::vector<std::string>& disabled = {}, int threads = 4);
   ~ControllerSet();  // Stop

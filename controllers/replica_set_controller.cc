@@ -55,8 +55,8 @@ class ReplicaController final : public Controller {
              .needs = {&owners_.informer(), &control_.pods().informer()}})) {
     AddOwnerIndexes(control_.pods());
     RouteSelf(owners_, queue_);
-    RouteToOwners(control_.pods(), owners_,
-                  [this](const Json& owner) { return Selector(owner); }, queue_);
+    RouteToOwners(
+        control_.pods(), owners_, [this](const Json& owner) { return Selector(owner); }, queue_);
     if (!variant.label_map_selector) {
       // Related sets of one Deployment are ranked together when pods are deleted.
       AddOwnerIndexes(owners_);
@@ -120,7 +120,8 @@ class ReplicaController final : public Controller {
     BatchResult result;
     if (missing > 0) {
       const Json* pod_template = kube::Find(owner, {"spec", "template"});
-      const Json pod = PodFromTemplate(pod_template != nullptr ? *pod_template : Json::object(), owner);
+      const Json pod =
+          PodFromTemplate(pod_template != nullptr ? *pod_template : Json::object(), owner);
       result = SlowStart(static_cast<int>(std::min<std::int64_t>(missing, kBurst)), [&](int) {
         auto created = control_.Create(owner, pod);
         return created.ok() ? Ok() : Result<void>(std::move(created).error());
@@ -132,7 +133,8 @@ class ReplicaController final : public Controller {
       RankForDeletion(owner, &active);
       const std::int64_t count = std::min<std::int64_t>(-missing, kBurst);
       for (std::int64_t i = 0; i < count; ++i) {
-        if (auto deleted = control_.Delete(owner, *active[static_cast<std::size_t>(i)]); !deleted.ok()) {
+        if (auto deleted = control_.Delete(owner, *active[static_cast<std::size_t>(i)]);
+            !deleted.ok()) {
           result.error = deleted.error();
           *failure = Failure{"FailedDelete", result.error->message()};
         }
@@ -148,7 +150,8 @@ class ReplicaController final : public Controller {
   void RankForDeletion(const Json& owner, std::vector<ObjectPtr>* pods) const {
     std::map<std::string, int> per_node;
     const auto count = [&](const std::string& uid) {
-      for (const ObjectPtr& pod : control_.pods().informer().ByIndex(client::kControllerIndex, uid)) {
+      for (const ObjectPtr& pod :
+           control_.pods().informer().ByIndex(client::kControllerIndex, uid)) {
         if (IsActive(*pod) && !PodOf(pod).node.empty()) {
           ++per_node[PodOf(pod).node];
         }
@@ -172,8 +175,8 @@ class ReplicaController final : public Controller {
   Counts Count(const Json& owner, const std::vector<ObjectPtr>& pods,
                std::chrono::nanoseconds* wait) const {
     Counts out;
-    const auto template_labels =
-        kube::LabelSelector::FromLabels(kube::Find(owner, {"spec", "template", "metadata", "labels"}));
+    const auto template_labels = kube::LabelSelector::FromLabels(
+        kube::Find(owner, {"spec", "template", "metadata", "labels"}));
     const std::int64_t min_ready = kube::FindInt(owner, {"spec", "minReadySeconds"});
     for (const ObjectPtr& pod : pods) {
       if (!IsActive(*pod)) {
@@ -209,7 +212,9 @@ class ReplicaController final : public Controller {
     put("observedGeneration", kube::GenerationOf(owner));
     if (failure) {
       kube::SetCondition(&updated,
-                         {.type = "ReplicaFailure", .status = "True", .reason = failure->reason,
+                         {.type = "ReplicaFailure",
+                          .status = "True",
+                          .reason = failure->reason,
                           .message = failure->message},
                          kube::FormatTime(clock_.Now()));
     } else if (!deleting) {

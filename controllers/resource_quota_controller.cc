@@ -87,8 +87,8 @@ class QuotaController final : public Controller {
     }
   }
 
-  // The quota is read before the objects are counted and written only if it is still the one that was
-  // read: an object charged in between makes the write fail and the count is done again.
+  // The quota is read before the objects are counted and written only if it is still the one that
+  // was read: an object charged in between makes the write fail and the count is done again.
   Result<Outcome> Reconcile(const kube::ObjectKey& key) {
     if (!quotas_.Find(key)) {
       return Outcome::Done();
@@ -105,7 +105,8 @@ class QuotaController final : public Controller {
     Json status = {{"hard", wanted != nullptr ? *wanted : Json::object()},
                    {"used", kube::AmountsToJson(used)}};
     const Json* before = kube::Find(quota, {"status"});
-    const bool fresh = before == nullptr || !before->contains("hard") || (*before)["hard"] != status["hard"];
+    const bool fresh =
+        before == nullptr || !before->contains("hard") || (*before)["hard"] != status["hard"];
     if (!fresh && kube::AmountsOf(kube::Find(*before, {"used"})) == used) {
       return Outcome::After(kResync);
     }
@@ -162,7 +163,8 @@ class QuotaController final : public Controller {
       }
       return Served(rest.substr(dot + 1), plural);
     }
-    for (const char* plain : {"configmaps", "secrets", "replicationcontrollers", "resourcequotas"}) {
+    for (const char* plain :
+         {"configmaps", "secrets", "replicationcontrollers", "resourcequotas"}) {
       if (name == plain) {
         return Found({"", "v1", plain});
       }

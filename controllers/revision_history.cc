@@ -23,7 +23,8 @@ Json RevisionDataOf(const Json& owner) {
   return {{"spec", {{"template", std::move(copy)}}}};
 }
 
-RevisionHistory::RevisionHistory(const Context& context) : revisions_(context, kControllerRevisions) {
+RevisionHistory::RevisionHistory(const Context& context)
+    : revisions_(context, kControllerRevisions) {
   AddOwnerIndexes(revisions_);
 }
 
@@ -66,8 +67,8 @@ Result<std::string> RevisionHistory::Ensure(const Json& owner, std::vector<Revis
   return Create(owner, data, next, history, collision_count);
 }
 
-Result<std::string> RevisionHistory::Create(const Json& owner, const Json& data, std::int64_t number,
-                                            std::vector<Revision>* history,
+Result<std::string> RevisionHistory::Create(const Json& owner, const Json& data,
+                                            std::int64_t number, std::vector<Revision>* history,
                                             std::int64_t* collision_count) const {
   const std::string name_space(kube::NamespaceOf(owner));
   for (int attempt = 0;; ++attempt) {

@@ -30,9 +30,9 @@ class RevisionHistory {
   Result<std::vector<Revision>> List(const Collection& owners, const kube::Json& owner,
                                      const kube::LabelSelector& selector) const;
 
-  // Makes the revision of the owner's present template the newest in *history: finds an equal one and
-  // renumbers it, or creates it. Returns its name. `collision_count` is raised when another template
-  // has the same name.
+  // Makes the revision of the owner's present template the newest in *history: finds an equal one
+  // and renumbers it, or creates it. Returns its name. `collision_count` is raised when another
+  // template has the same name.
   Result<std::string> Ensure(const kube::Json& owner, std::vector<Revision>* history,
                              std::int64_t* collision_count) const;
 

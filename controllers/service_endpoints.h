@@ -43,10 +43,11 @@ struct Endpoint {
   std::vector<ServicePort> ports;
 };
 
-// One entry per pod address of the families the Service has; finished pods and those without address
-// are left out, terminating ones too unless `with_terminating`.
+// One entry per pod address of the families the Service has; finished pods and those without
+// address are left out, terminating ones too unless `with_terminating`.
 std::vector<Endpoint> EndpointsOf(const kube::Json& service,
-                                  const std::vector<client::ObjectPtr>& pods, bool with_terminating);
+                                  const std::vector<client::ObjectPtr>& pods,
+                                  bool with_terminating);
 
 // Adds the Services whose endpoints a change of a pod can touch, a little later, so that a burst of
 // pods is one reconcile: 10 ms, 100 ms for Services with many pods.

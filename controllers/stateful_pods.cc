@@ -73,7 +73,8 @@ Json StatefulPod(const Json& set, const Json& pod_template, std::int64_t ordinal
   kube::SetLabel(&pod, kPodIndexLabel, std::to_string(ordinal));
   kube::SetLabel(&pod, kRevisionHashLabel, revision);
   pod["spec"]["hostname"] = name;
-  if (const std::string_view service = kube::FindString(set, {"spec", "serviceName"}); !service.empty()) {
+  if (const std::string_view service = kube::FindString(set, {"spec", "serviceName"});
+      !service.empty()) {
     pod["spec"]["subdomain"] = service;
   }
   PutClaimVolumes(set, ordinal, &pod);
@@ -100,7 +101,8 @@ std::vector<Json> StatefulClaims(const Json& set, std::int64_t ordinal) {
 
 ClaimOwner ClaimOwnerOf(const Json& set, std::int64_t ordinal) {
   const auto deletes = [&](const char* when) {
-    return kube::FindString(set, {"spec", "persistentVolumeClaimRetentionPolicy", when}) == "Delete";
+    return kube::FindString(set, {"spec", "persistentVolumeClaimRetentionPolicy", when}) ==
+           "Delete";
   };
   const std::int64_t start = kube::FindInt(set, {"spec", "ordinals", "start"});
   const std::int64_t end = start + kube::FindInt(set, {"spec", "replicas"}, 1);

@@ -19,8 +19,8 @@ std::optional<std::int64_t> OrdinalOf(std::string_view set, std::string_view pod
 std::string StatefulPodName(const kube::Json& set, std::int64_t ordinal);
 
 // The pod of `ordinal` made from `pod_template`, of revision `revision`.
-kube::Json StatefulPod(const kube::Json& set, const kube::Json& pod_template,
-                       std::int64_t ordinal, const std::string& revision);
+kube::Json StatefulPod(const kube::Json& set, const kube::Json& pod_template, std::int64_t ordinal,
+                       const std::string& revision);
 
 // The claims that the pod of `ordinal` needs, named <template>-<set>-<ordinal>.
 std::vector<kube::Json> StatefulClaims(const kube::Json& set, std::int64_t ordinal);

@@ -85,14 +85,16 @@ void StatefulSetSync::SortPods() {
       rest.emplace_back(*ordinal, pod);
     }
   }
-  std::sort(rest.begin(), rest.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::sort(rest.begin(), rest.end(),
+            [](const auto& a, const auto& b) { return a.first > b.first; });
   for (auto& [ordinal, pod] : rest) {
     condemned_.push_back(std::move(pod));
   }
 }
 
 bool StatefulSetSync::Available(const ObjectPtr& pod) {
-  return IsAvailable(*pod, kube::FindInt(set_, {"spec", "minReadySeconds"}), parts_.clock.Now(), &wait_);
+  return IsAvailable(*pod, kube::FindInt(set_, {"spec", "minReadySeconds"}), parts_.clock.Now(),
+                     &wait_);
 }
 
 bool StatefulSetSync::Healthy(const ObjectPtr& pod) {
@@ -101,10 +103,10 @@ bool StatefulSetSync::Healthy(const ObjectPtr& pod) {
 
 const Json& StatefulSetSync::TemplateFor(std::int64_t ordinal, std::string* revision) const {
   const Json* rolling = kube::Find(set_, {"spec", "updateStrategy", "rollingUpdate"});
-  const bool is_rolling =
-      kube::FindString(set_, {"spec", "updateStrategy", "type"}, "RollingUpdate") == "RollingUpdate";
-  // Pods below the partition, and while an update is under way those not reached yet, are made again
-  // as they were.
+  const bool is_rolling = kube::FindString(set_, {"spec", "updateStrategy", "type"},
+                                           "RollingUpdate") == "RollingUpdate";
+  // Pods below the partition, and while an update is under way those not reached yet, are made
+  // again as they were.
   std::int64_t current_below = start_;
   if (is_rolling) {
     current_below += rolling != nullptr ? kube::FindInt(*rolling, {"partition"})
@@ -141,11 +143,11 @@ Result<StatefulSetSync::Step> StatefulSetSync::ProcessReplica(std::int64_t ordin
   if (PodOf(pod).Finished()) {
     if (!pod->deleting()) {
       const bool failed = PodOf(pod).phase == "Failed";
-      parts_.control.events().Event(
-          client::EventTargetOf(set_), failed ? "Warning" : "Normal",
-          failed ? "RecreatingFailedPod" : "RecreatingTerminatedPod",
-          "StatefulSet " + kube::KeyOf(set_).Text() + " is recreating " +
-              (failed ? "failed" : "terminated") + " Pod " + pod->key.name);
+      parts_.control.events().Event(client::EventTargetOf(set_), failed ? "Warning" : "Normal",
+                                    failed ? "RecreatingFailedPod" : "RecreatingTerminatedPod",
+                                    "StatefulSet " + kube::KeyOf(set_).Text() + " is recreating " +
+                                        (failed ? "failed" : "terminated") + " Pod " +
+                                        pod->key.name);
       SUBLET_RETURN_IF_ERROR(DeletePod(pod));
     }
     return when_waiting;
@@ -192,10 +194,10 @@ Result<void> StatefulSetSync::EnsureClaims(std::int64_t ordinal, const ObjectPtr
     }
     auto created = parts_.claims.Create(key.namespace_name, std::move(claim));
     if (created.ok()) {
-      parts_.control.events().Event(
-          client::EventTargetOf(set_), "Normal", "SuccessfulCreate",
-          "create Claim " + key.name + " Pod " + StatefulPodName(set_, ordinal) +
-              " in StatefulSet " + std::string(kube::NameOf(set_)) + " success");
+      parts_.control.events().Event(client::EventTargetOf(set_), "Normal", "SuccessfulCreate",
+                                    "create Claim " + key.name + " Pod " +
+                                        StatefulPodName(set_, ordinal) + " in StatefulSet " +
+                                        std::string(kube::NameOf(set_)) + " success");
     } else if (!created.error().Is(Reason::kAlreadyExists)) {
       return std::move(created).error();
     }
@@ -222,7 +224,8 @@ Result<void> StatefulSetSync::PutClaimOwner(std::int64_t ordinal, const ObjectPt
       owner.block_owner_deletion = false;
       kube::SetOwner(&value, owner);
     } else if (wanted == ClaimOwner::kPod && pod) {
-      kube::SetOwner(&value, {.api_version = "v1", .kind = "Pod", .name = pod->key.name, .uid = pod->uid});
+      kube::SetOwner(&value,
+                     {.api_version = "v1", .kind = "Pod", .name = pod->key.name, .uid = pod->uid});
     }
     if (kube::OwnersOf(value).size() != kube::OwnersOf(before).size() ||
         (wanted != ClaimOwner::kNobody && value != before &&
@@ -279,10 +282,12 @@ Result<StatefulSetSync::Step> StatefulSetSync::ProcessCondemned() {
 }
 
 Result<void> StatefulSetSync::UpdatePods() {
-  if (kube::FindString(set_, {"spec", "updateStrategy", "type"}, "RollingUpdate") != "RollingUpdate") {
+  if (kube::FindString(set_, {"spec", "updateStrategy", "type"}, "RollingUpdate") !=
+      "RollingUpdate") {
     return Ok();
   }
-  const std::int64_t partition = kube::FindInt(set_, {"spec", "updateStrategy", "rollingUpdate", "partition"});
+  const std::int64_t partition =
+      kube::FindInt(set_, {"spec", "updateStrategy", "rollingUpdate", "partition"});
   std::int64_t most_unavailable = 1;
   if (const auto given = kube::IntOrString::FromJson(
           kube::Find(set_, {"spec", "updateStrategy", "rollingUpdate", "maxUnavailable"}))) {
@@ -333,8 +338,8 @@ Json StatefulSetSync::CountStatus() {
       counts[4] += RevisionOf(pod) == update_revision_ ? 1 : 0;
     }
   }
-  const bool rolling =
-      kube::FindString(set_, {"spec", "updateStrategy", "type"}, "RollingUpdate") == "RollingUpdate";
+  const bool rolling = kube::FindString(set_, {"spec", "updateStrategy", "type"},
+                                        "RollingUpdate") == "RollingUpdate";
   if (rolling && counts[4] == counts[0] && counts[1] == counts[0] && counts[0] == replicas_) {
     current_revision_ = update_revision_;  // the update is complete
     counts[3] = counts[4];

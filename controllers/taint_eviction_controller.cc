@@ -115,9 +115,10 @@ class TaintEvictionController final : public Controller {
         continue;
       }
       const Json* lasts = kube::Find(*toleration, {"tolerationSeconds"});
-      const auto here = lasts != nullptr && lasts->is_number_integer()
-                            ? std::optional<std::int64_t>(std::max<std::int64_t>(0, lasts->get<std::int64_t>()))
-                            : std::nullopt;
+      const auto here =
+          lasts != nullptr && lasts->is_number_integer()
+              ? std::optional<std::int64_t>(std::max<std::int64_t>(0, lasts->get<std::int64_t>()))
+              : std::nullopt;
       if (!tolerated) {
         seconds = here;
       } else if (here && (!seconds || *here < *seconds)) {
@@ -132,10 +133,12 @@ class TaintEvictionController final : public Controller {
   }
 
   Result<Outcome> Evict(const client::CachedObject& pod) {
-    events_.Event({"v1", "Pod", pod.key.namespace_name, pod.key.name, pod.uid, pod.resource_version, ""},
-                  "Normal", "TaintManagerEviction", "Marking for deletion Pod " + pod.key.Text());
-    const auto marked = MarkDisrupted(pods_, pod, "DeletionByTaintManager",
-                                      "Taint manager: deleting due to NoExecute taint", "", clock_.Now());
+    events_.Event(
+        {"v1", "Pod", pod.key.namespace_name, pod.key.name, pod.uid, pod.resource_version, ""},
+        "Normal", "TaintManagerEviction", "Marking for deletion Pod " + pod.key.Text());
+    const auto marked =
+        MarkDisrupted(pods_, pod, "DeletionByTaintManager",
+                      "Taint manager: deleting due to NoExecute taint", "", clock_.Now());
     if (!marked.ok()) {
       return marked.error();
     }

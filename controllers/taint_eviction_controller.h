@@ -1,5 +1,5 @@
-// Taint eviction: deletes the pods of nodes with NoExecute taints that they do not tolerate, at once or
-// after their tolerationSeconds.
+// Taint eviction: deletes the pods of nodes with NoExecute taints that they do not tolerate, at
+// once or after their tolerationSeconds.
 #pragma once
 
 #include <memory>

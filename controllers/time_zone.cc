@@ -170,7 +170,8 @@ std::optional<TimeZone::Rule> TimeZone::ParseRule(std::string_view text) {
     const auto month = in.Number();
     const auto week = in.Skip('.') ? in.Number() : std::nullopt;
     const auto day = in.Skip('.') ? in.Number() : std::nullopt;
-    if (!month || !week || !day || *month < 1 || *month > 12 || *week < 1 || *week > 5 || *day > 6) {
+    if (!month || !week || !day || *month < 1 || *month > 12 || *week < 1 || *week > 5 ||
+        *day > 6) {
       return std::nullopt;
     }
     rule.month[i] = *month;
@@ -275,8 +276,10 @@ std::int64_t TimeZone::OffsetAt(std::int64_t unix_seconds) const {
     return rule_->standard_offset;
   }
   const std::int64_t year = YearOf(unix_seconds + rule_->standard_offset);
-  const std::int64_t start = RuleDay(*rule_, 0, year) * 86400 + rule_->time[0] - rule_->standard_offset;
-  const std::int64_t end = RuleDay(*rule_, 1, year) * 86400 + rule_->time[1] - rule_->daylight_offset;
+  const std::int64_t start =
+      RuleDay(*rule_, 0, year) * 86400 + rule_->time[0] - rule_->standard_offset;
+  const std::int64_t end =
+      RuleDay(*rule_, 1, year) * 86400 + rule_->time[1] - rule_->daylight_offset;
   const bool daylight = start < end ? unix_seconds >= start && unix_seconds < end
                                     : unix_seconds >= start || unix_seconds < end;
   return daylight ? rule_->daylight_offset : rule_->standard_offset;

@@ -61,7 +61,9 @@ TEST_F(Workloads, DeploymentMakesAReplicaSetAndReportsWhatHelmWaitsFor) {
 
 TEST_F(Workloads, RollingUpdateReplacesPodsAndKeepsTheOldSetForRollback) {
   cluster_->Create("apps/v1/deployments", Deployment("roll", 4));
-  ASSERT_TRUE(cluster_->Await("v1/pods", [](const Json& pods) { return AllReady(pods, 4); }, "app=roll")) << cluster_->last();
+  ASSERT_TRUE(cluster_->Await(
+      "v1/pods", [](const Json& pods) { return AllReady(pods, 4); }, "app=roll"))
+      << cluster_->last();
   cluster_->Patch("apps/v1/deployments", "roll",
                   {{"spec", {{"template", {{"metadata", {{"annotations", {{"v", "2"}}}}}}}}}});
   ASSERT_TRUE(cluster_->AwaitOne("apps/v1/deployments", "roll", [](const Json& roll) {
@@ -75,18 +77,23 @@ TEST_F(Workloads, RollingUpdateReplacesPodsAndKeepsTheOldSetForRollback) {
   // Back to the first template: its set gets the newest revision and remembers the old one.
   cluster_->Patch("apps/v1/deployments", "roll",
                   {{"spec", {{"template", {{"metadata", {{"annotations", nullptr}}}}}}}});
-  ASSERT_TRUE(cluster_->Await("apps/v1/replicasets", [](const Json& all) {
-    return std::any_of(all.begin(), all.end(), [](const Json& set) {
-      return kube::AnnotationOf(set, "deployment.kubernetes.io/revision") == "3" &&
-             kube::AnnotationOf(set, "deployment.kubernetes.io/revision-history") == "1" &&
-             kube::FindInt(set, {"status", "availableReplicas"}) == 4;
-    });
-  }, "app=roll")) << cluster_->last();
+  ASSERT_TRUE(cluster_->Await(
+      "apps/v1/replicasets",
+      [](const Json& all) {
+        return std::any_of(all.begin(), all.end(), [](const Json& set) {
+          return kube::AnnotationOf(set, "deployment.kubernetes.io/revision") == "3" &&
+                 kube::AnnotationOf(set, "deployment.kubernetes.io/revision-history") == "1" &&
+                 kube::FindInt(set, {"status", "availableReplicas"}) == 4;
+        });
+      },
+      "app=roll"))
+      << cluster_->last();
 }
 
 TEST_F(Workloads, AnUnpullableImageStallsTheRolloutAndKeepsTheOldPods) {
   cluster_->Create("apps/v1/deployments", Deployment("stall", 4));
-  ASSERT_TRUE(cluster_->Await("v1/pods", [](const Json& pods) { return AllReady(pods, 4); }, "app=stall"));
+  ASSERT_TRUE(cluster_->Await(
+      "v1/pods", [](const Json& pods) { return AllReady(pods, 4); }, "app=stall"));
   Json broken = PodTemplate("stall", "registry/none:404");
   cluster_->Patch("apps/v1/deployments", "stall", {{"spec", {{"template", broken}}}});
   ASSERT_TRUE(cluster_->AwaitOne("apps/v1/deployments", "stall", [](const Json& stall) {
@@ -95,30 +102,40 @@ TEST_F(Workloads, AnUnpullableImageStallsTheRolloutAndKeepsTheOldPods) {
   })) << cluster_->last();
   // Scaled in the middle: both sets get their share of ten.
   cluster_->Patch("apps/v1/deployments", "stall", {{"spec", {{"replicas", 10}}}});
-  ASSERT_TRUE(cluster_->Await("apps/v1/replicasets", [](const Json& sets) {
-    std::int64_t sum = 0;
-    for (const Json& set : sets) {
-      sum += kube::FindInt(set, {"spec", "replicas"});
-    }
-    return sum == 13;  // ten and the surge of three
-  }, "app=stall")) << cluster_->last();
+  ASSERT_TRUE(cluster_->Await(
+      "apps/v1/replicasets",
+      [](const Json& sets) {
+        std::int64_t sum = 0;
+        for (const Json& set : sets) {
+          sum += kube::FindInt(set, {"spec", "replicas"});
+        }
+        return sum == 13;  // ten and the surge of three
+      },
+      "app=stall"))
+      << cluster_->last();
 }
 
 TEST_F(Workloads, RecreateDeletesOldPodsBeforeNewOnesStart) {
   Json recreate = Deployment("recreate", 2);
   recreate["spec"]["strategy"] = {{"type", "Recreate"}};
   cluster_->Create("apps/v1/deployments", recreate);
-  ASSERT_TRUE(cluster_->Await("v1/pods", [](const Json& pods) { return AllReady(pods, 2); }, "app=recreate"));
+  ASSERT_TRUE(cluster_->Await(
+      "v1/pods", [](const Json& pods) { return AllReady(pods, 2); }, "app=recreate"));
   const auto before = NamesOf(cluster_->List("v1/pods", "app=recreate"));
   cluster_->Patch("apps/v1/deployments", "recreate",
                   {{"spec", {{"template", {{"metadata", {{"annotations", {{"v", "2"}}}}}}}}}});
-  ASSERT_TRUE(cluster_->Await("v1/pods", [&](const Json& pods) {
-    const auto now = NamesOf(pods);
-    std::vector<std::string> both;
-    std::set_intersection(before.begin(), before.end(), now.begin(), now.end(), std::back_inserter(both));
-    EXPECT_TRUE(both.empty() || both.size() == now.size()) << "old and new pods side by side";
-    return both.empty() && AllReady(pods, 2);
-  }, "app=recreate")) << cluster_->last();
+  ASSERT_TRUE(cluster_->Await(
+      "v1/pods",
+      [&](const Json& pods) {
+        const auto now = NamesOf(pods);
+        std::vector<std::string> both;
+        std::set_intersection(before.begin(), before.end(), now.begin(), now.end(),
+                              std::back_inserter(both));
+        EXPECT_TRUE(both.empty() || both.size() == now.size()) << "old and new pods side by side";
+        return both.empty() && AllReady(pods, 2);
+      },
+      "app=recreate"))
+      << cluster_->last();
 }
 
 TEST_F(Workloads, ReplicaSetAdoptsReleasesAndScalesDown) {
@@ -133,14 +150,17 @@ TEST_F(Workloads, ReplicaSetAdoptsReleasesAndScalesDown) {
   ASSERT_TRUE(cluster_->AwaitOne("v1/pods", "rs-orphan", [](const Json& pod) {
     return !pod.is_null() && kube::ControllerOf(pod).has_value();
   })) << cluster_->last();
-  ASSERT_TRUE(cluster_->Await("v1/pods", [](const Json& pods) { return AllReady(pods, 2); }, "app=rs"));
+  ASSERT_TRUE(cluster_->Await(
+      "v1/pods", [](const Json& pods) { return AllReady(pods, 2); }, "app=rs"));
   cluster_->Patch("v1/pods", "rs-orphan", {{"metadata", {{"labels", {{"app", "other"}}}}}});
   ASSERT_TRUE(cluster_->AwaitOne("v1/pods", "rs-orphan", [](const Json& pod) {
     return !kube::ControllerOf(pod).has_value();
   }));
-  ASSERT_TRUE(cluster_->Await("v1/pods", [](const Json& pods) { return AllReady(pods, 2); }, "app=rs"));
+  ASSERT_TRUE(cluster_->Await(
+      "v1/pods", [](const Json& pods) { return AllReady(pods, 2); }, "app=rs"));
   cluster_->Patch("apps/v1/replicasets", "rs", {{"spec", {{"replicas", 0}}}});
-  EXPECT_TRUE(cluster_->Await("v1/pods", [](const Json& pods) { return pods.empty(); }, "app=rs"));
+  EXPECT_TRUE(cluster_->Await(
+      "v1/pods", [](const Json& pods) { return pods.empty(); }, "app=rs"));
   EXPECT_FALSE(cluster_->Get("v1/pods", "rs-orphan").is_null());
 }
 
@@ -148,16 +168,23 @@ TEST_F(Workloads, StatefulSetCreatesInOrderUpdatesByPartitionAndScalesFromTheTop
   Json set = Deployment("state", 3);
   set["kind"] = "StatefulSet";
   set["spec"]["serviceName"] = "state";
-  set["spec"]["volumeClaimTemplates"] = Json::array(
-      {{{"metadata", {{"name", "data"}}},
-        {"spec", {{"accessModes", {"ReadWriteOnce"}}, {"resources", {{"requests", {{"storage", "1Gi"}}}}}}}}});
+  set["spec"]["volumeClaimTemplates"] =
+      Json::array({{{"metadata", {{"name", "data"}}},
+                    {"spec",
+                     {{"accessModes", {"ReadWriteOnce"}},
+                      {"resources", {{"requests", {{"storage", "1Gi"}}}}}}}}});
   cluster_->Create("apps/v1/statefulsets", set);
-  ASSERT_TRUE(cluster_->Await("v1/pods", [](const Json& pods) {
-    for (std::size_t i = 0; i + 1 < pods.size(); ++i) {
-      EXPECT_TRUE(kube::IsConditionTrue(pods[i], "Ready")) << "a pod was made before its predecessor was ready";
-    }
-    return AllReady(pods, 3);
-  }, "app=state")) << cluster_->last();
+  ASSERT_TRUE(cluster_->Await(
+      "v1/pods",
+      [](const Json& pods) {
+        for (std::size_t i = 0; i + 1 < pods.size(); ++i) {
+          EXPECT_TRUE(kube::IsConditionTrue(pods[i], "Ready"))
+              << "a pod was made before its predecessor was ready";
+        }
+        return AllReady(pods, 3);
+      },
+      "app=state"))
+      << cluster_->last();
   EXPECT_EQ(NamesOf(cluster_->List("v1/pods", "app=state")),
             (std::set<std::string>{"state-0", "state-1", "state-2"}));
   const Json pod = cluster_->Get("v1/pods", "state-1");
@@ -169,12 +196,14 @@ TEST_F(Workloads, StatefulSetCreatesInOrderUpdatesByPartitionAndScalesFromTheTop
     return std::string(kube::LabelOf(value, "controller-revision-hash"));
   };
   const std::string first = revision_of(pod);
-  cluster_->Patch("apps/v1/statefulsets", "state",
-                  {{"spec",
-                    {{"updateStrategy", {{"type", "RollingUpdate"}, {"rollingUpdate", {{"partition", 2}}}}},
-                     {"template", {{"metadata", {{"annotations", {{"v", "2"}}}}}}}}}});
+  cluster_->Patch(
+      "apps/v1/statefulsets", "state",
+      {{"spec",
+        {{"updateStrategy", {{"type", "RollingUpdate"}, {"rollingUpdate", {{"partition", 2}}}}},
+         {"template", {{"metadata", {{"annotations", {{"v", "2"}}}}}}}}}});
   ASSERT_TRUE(cluster_->AwaitOne("v1/pods", "state-2", [&](const Json& changed) {
-    return !changed.is_null() && revision_of(changed) != first && kube::IsConditionTrue(changed, "Ready");
+    return !changed.is_null() && revision_of(changed) != first &&
+           kube::IsConditionTrue(changed, "Ready");
   })) << cluster_->last();
   EXPECT_EQ(revision_of(cluster_->Get("v1/pods", "state-1")), first);
   cluster_->Patch("apps/v1/statefulsets", "state",
@@ -185,7 +214,8 @@ TEST_F(Workloads, StatefulSetCreatesInOrderUpdatesByPartitionAndScalesFromTheTop
            kube::FindInt(value, {"status", "updatedReplicas"}) == 3;
   })) << cluster_->last();
   cluster_->Patch("apps/v1/statefulsets", "state", {{"spec", {{"replicas", 1}}}});
-  ASSERT_TRUE(cluster_->Await("v1/pods", [](const Json& pods) { return pods.size() == 1; }, "app=state"));
+  ASSERT_TRUE(cluster_->Await(
+      "v1/pods", [](const Json& pods) { return pods.size() == 1; }, "app=state"));
   EXPECT_EQ(cluster_->List("apps/v1/controllerrevisions", "app=state").size(), 2U);
 }
 
@@ -205,12 +235,17 @@ TEST_F(Workloads, DaemonSetCoversFittingNodesAndFollowsTheirLabels) {
   EXPECT_EQ(nodes, (std::set<std::string>{"sim-0", "sim-1"}));
   cluster_->Patch("apps/v1/daemonsets", "daemon",
                   {{"spec", {{"template", {{"spec", {{"nodeSelector", {{"disk", "ssd"}}}}}}}}}});
-  ASSERT_TRUE(cluster_->Await("v1/pods", [](const Json& pods) { return pods.empty(); }, "app=daemon"))
+  ASSERT_TRUE(cluster_->Await(
+      "v1/pods", [](const Json& pods) { return pods.empty(); }, "app=daemon"))
       << cluster_->last();
   cluster_->Patch("v1/nodes", "sim-1", {{"metadata", {{"labels", {{"disk", "ssd"}}}}}});
-  EXPECT_TRUE(cluster_->Await("v1/pods", [](const Json& pods) {
-    return pods.size() == 1 && kube::FindString(pods[0], {"spec", "nodeName"}) == "sim-1";
-  }, "app=daemon")) << cluster_->last();
+  EXPECT_TRUE(cluster_->Await(
+      "v1/pods",
+      [](const Json& pods) {
+        return pods.size() == 1 && kube::FindString(pods[0], {"spec", "nodeName"}) == "sim-1";
+      },
+      "app=daemon"))
+      << cluster_->last();
 }
 
 Json Job(const std::string& name, Json spec, const std::string& seconds, const std::string& code) {
@@ -219,11 +254,15 @@ Json Job(const std::string& name, Json spec, const std::string& seconds, const s
                                              {"sublet.dev/simulate-exit-code", code}};
   pod_template["spec"]["restartPolicy"] = "Never";
   spec["template"] = std::move(pod_template);
-  return {{"apiVersion", "batch/v1"}, {"kind", "Job"}, {"metadata", {{"name", name}}}, {"spec", std::move(spec)}};
+  return {{"apiVersion", "batch/v1"},
+          {"kind", "Job"},
+          {"metadata", {{"name", name}}},
+          {"spec", std::move(spec)}};
 }
 
 TEST_F(Workloads, JobRunsItsCompletionsAndCountsEveryPodOnce) {
-  cluster_->Create("batch/v1/jobs", Job("work", {{"completions", 5}, {"parallelism", 2}}, "0", "0"));
+  cluster_->Create("batch/v1/jobs",
+                   Job("work", {{"completions", 5}, {"parallelism", 2}}, "0", "0"));
   ASSERT_TRUE(cluster_->AwaitOne("batch/v1/jobs", "work", [](const Json& job) {
     EXPECT_LE(kube::FindInt(job, {"status", "active"}), 2);
     return kube::IsConditionTrue(job, "Complete");
@@ -239,16 +278,21 @@ TEST_F(Workloads, JobRunsItsCompletionsAndCountsEveryPodOnce) {
 }
 
 TEST_F(Workloads, IndexedJobGivesEveryIndexAPodOfItsOwn) {
-  cluster_->Create("batch/v1/jobs",
-                   Job("indexed", {{"completions", 3}, {"parallelism", 3}, {"completionMode", "Indexed"}}, "0", "0"));
+  cluster_->Create(
+      "batch/v1/jobs",
+      Job("indexed", {{"completions", 3}, {"parallelism", 3}, {"completionMode", "Indexed"}}, "0",
+          "0"));
   ASSERT_TRUE(cluster_->AwaitOne("batch/v1/jobs", "indexed", [](const Json& job) {
     return kube::IsConditionTrue(job, "Complete");
   })) << cluster_->last();
-  EXPECT_EQ(kube::FindString(cluster_->Get("batch/v1/jobs", "indexed"), {"status", "completedIndexes"}), "0-2");
+  EXPECT_EQ(
+      kube::FindString(cluster_->Get("batch/v1/jobs", "indexed"), {"status", "completedIndexes"}),
+      "0-2");
   std::set<std::string> indexes;
   for (const Json& pod : cluster_->List("v1/pods", "job-name=indexed")) {
     indexes.emplace(kube::AnnotationOf(pod, "batch.kubernetes.io/job-completion-index"));
-    EXPECT_EQ(kube::FindString(pod["spec"]["containers"][0]["env"][0], {"name"}), "JOB_COMPLETION_INDEX");
+    EXPECT_EQ(kube::FindString(pod["spec"]["containers"][0]["env"][0], {"name"}),
+              "JOB_COMPLETION_INDEX");
   }
   EXPECT_EQ(indexes, (std::set<std::string>{"0", "1", "2"}));
 }
@@ -258,17 +302,23 @@ TEST_F(Workloads, JobFailsAtItsBackoffLimitAndByItsFailurePolicy) {
   ASSERT_TRUE(cluster_->AwaitOne("batch/v1/jobs", "fails", [](const Json& job) {
     return kube::IsConditionTrue(job, "Failed");
   })) << cluster_->last();
-  EXPECT_EQ(kube::FindString(*kube::FindCondition(cluster_->Get("batch/v1/jobs", "fails"), "Failed"), {"reason"}),
-            "BackoffLimitExceeded");
-  const Json rule = {{"action", "FailJob"},
-                     {"onExitCodes", {{"containerName", "c"}, {"operator", "In"}, {"values", {42}}}}};
-  cluster_->Create("batch/v1/jobs",
-                   Job("policy", {{"backoffLimit", 6}, {"podFailurePolicy", {{"rules", Json::array({rule})}}}}, "0", "42"));
+  EXPECT_EQ(
+      kube::FindString(*kube::FindCondition(cluster_->Get("batch/v1/jobs", "fails"), "Failed"),
+                       {"reason"}),
+      "BackoffLimitExceeded");
+  const Json rule = {
+      {"action", "FailJob"},
+      {"onExitCodes", {{"containerName", "c"}, {"operator", "In"}, {"values", {42}}}}};
+  cluster_->Create(
+      "batch/v1/jobs",
+      Job("policy", {{"backoffLimit", 6}, {"podFailurePolicy", {{"rules", Json::array({rule})}}}},
+          "0", "42"));
   ASSERT_TRUE(cluster_->AwaitOne("batch/v1/jobs", "policy", [](const Json& job) {
     return kube::IsConditionTrue(job, "Failed");
   })) << cluster_->last();
   const Json policy = cluster_->Get("batch/v1/jobs", "policy");
-  EXPECT_EQ(kube::FindString(*kube::FindCondition(policy, "Failed"), {"reason"}), "PodFailurePolicy");
+  EXPECT_EQ(kube::FindString(*kube::FindCondition(policy, "Failed"), {"reason"}),
+            "PodFailurePolicy");
   EXPECT_NE(std::string(kube::FindString(*kube::FindCondition(policy, "Failed"), {"message"}))
                 .find("failed with exit code 42 matching FailJob rule at index 0"),
             std::string::npos);
@@ -287,17 +337,21 @@ TEST_F(Workloads, SuspendedJobRunsNothingUntilItIsResumed) {
 }
 
 TEST_F(Workloads, AJobThatIsGoneLeavesNoPodWaitingForItsFinalizer) {
-  cluster_->Create("batch/v1/jobs", Job("gone", {{"parallelism", 2}, {"completions", 2}}, "3600", "0"));
-  ASSERT_TRUE(cluster_->Await("v1/pods", [](const Json& pods) { return AllReady(pods, 2); }, "job-name=gone"));
+  cluster_->Create("batch/v1/jobs",
+                   Job("gone", {{"parallelism", 2}, {"completions", 2}}, "3600", "0"));
+  ASSERT_TRUE(cluster_->Await(
+      "v1/pods", [](const Json& pods) { return AllReady(pods, 2); }, "job-name=gone"));
   cluster_->Delete("batch/v1/jobs", "gone");
-  EXPECT_TRUE(cluster_->Await("v1/pods", [](const Json& pods) { return pods.empty(); }, "job-name=gone"))
+  EXPECT_TRUE(cluster_->Await(
+      "v1/pods", [](const Json& pods) { return pods.empty(); }, "job-name=gone"))
       << cluster_->last();
 }
 
 TEST_F(Workloads, FinishedJobGoesAfterItsTimeToLive) {
   cluster_->Create("batch/v1/jobs", Job("ttl", {{"ttlSecondsAfterFinished", 0}}, "0", "0"));
-  EXPECT_TRUE(cluster_->AwaitOne("batch/v1/jobs", "ttl", [](const Json& job) { return job.is_null(); }))
-      << cluster_->last();
+  EXPECT_TRUE(cluster_->AwaitOne("batch/v1/jobs", "ttl", [](const Json& job) {
+    return job.is_null();
+  })) << cluster_->last();
 }
 
 }  // namespace

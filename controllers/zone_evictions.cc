@@ -38,7 +38,8 @@ bool ZoneEvictions::RemoveLocked(const std::string& node) {
   return changed;
 }
 
-// Counts one node in or out; true when its zone's state, or that of all together, is another one now.
+// Counts one node in or out; true when its zone's state, or that of all together, is another one
+// now.
 bool ZoneEvictions::Count(const Member& member, bool in) {
   const bool all_before = AllDisruptedLocked();
   Zone& zone = zones_[member.zone];
@@ -48,8 +49,8 @@ bool ZoneEvictions::Count(const Member& member, bool in) {
   const std::size_t all = zone.ready + zone.not_ready;
   if (zone.ready == 0 && zone.not_ready > 0) {
     zone.state = ZoneState::kFullDisruption;
-  } else if (zone.not_ready > kFewNodes &&
-             static_cast<double>(zone.not_ready) >= rates_.unhealthy_part * static_cast<double>(all)) {
+  } else if (zone.not_ready > kFewNodes && static_cast<double>(zone.not_ready) >=
+                                               rates_.unhealthy_part * static_cast<double>(all)) {
     zone.state = ZoneState::kPartialDisruption;
   } else {
     zone.state = ZoneState::kNormal;
@@ -65,7 +66,8 @@ bool ZoneEvictions::Count(const Member& member, bool in) {
   return true;
 }
 
-std::optional<std::chrono::nanoseconds> ZoneEvictions::Ask(const std::string& node, MonotonicTime now) {
+std::optional<std::chrono::nanoseconds> ZoneEvictions::Ask(const std::string& node,
+                                                           MonotonicTime now) {
   const MutexLock lock(mutex_);
   const auto member = nodes_.find(node);
   if (member == nodes_.end() || AllDisruptedLocked()) {

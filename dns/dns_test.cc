@@ -45,7 +45,8 @@ TEST(Message, ReadsAQuestionInAnyCase) {
 }
 
 TEST(Message, RefusesLoopsAnswersAndCutMessages) {
-  std::string loop = Query("a", Type::kA).substr(0, 12) + std::string("\xc0\x0c\x00\x01\x00\x01", 6);
+  std::string loop =
+      Query("a", Type::kA).substr(0, 12) + std::string("\xc0\x0c\x00\x01\x00\x01", 6);
   EXPECT_FALSE(ParseQuery(loop).ok());
   std::string answer = Query("a", Type::kA);
   answer[2] = static_cast<char>(0x81);
@@ -76,14 +77,21 @@ TEST(Message, LongAnswersAreCutAndSaySo) {
 
 class ZoneTest : public ::testing::Test {
  protected:
-  ZoneTest() : client_(std::make_shared<client::testing::MemoryServer>(), "dns-test"), informers_(client_), zone_(informers_, "cluster.local") {
-    Put("services", R"({"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"default"},
+  ZoneTest()
+      : client_(std::make_shared<client::testing::MemoryServer>(), "dns-test"),
+        informers_(client_),
+        zone_(informers_, "cluster.local") {
+    Put("services",
+        R"({"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"default"},
         "spec":{"clusterIP":"10.96.0.5","ports":[{"name":"http","port":80,"protocol":"TCP"}]}})");
-    Put("services", R"({"apiVersion":"v1","kind":"Service","metadata":{"name":"db","namespace":"default"},
+    Put("services",
+        R"({"apiVersion":"v1","kind":"Service","metadata":{"name":"db","namespace":"default"},
         "spec":{"clusterIP":"None","ports":[{"name":"sql","port":5432}]}})");
-    Put("services", R"({"apiVersion":"v1","kind":"Service","metadata":{"name":"out","namespace":"default"},
+    Put("services",
+        R"({"apiVersion":"v1","kind":"Service","metadata":{"name":"out","namespace":"default"},
         "spec":{"type":"ExternalName","externalName":"Example.com"}})");
-    PutSlice(R"({"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":{"name":"db-1",
+    PutSlice(
+        R"({"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":{"name":"db-1",
         "namespace":"default","labels":{"kubernetes.io/service-name":"db"}},"addressType":"IPv4",
         "ports":[{"name":"sql","port":5432,"protocol":"TCP"}],
         "endpoints":[{"addresses":["10.244.0.7"],"hostname":"db-0","conditions":{"ready":true}},
@@ -94,11 +102,14 @@ class ZoneTest : public ::testing::Test {
   ~ZoneTest() override { informers_.Stop(); }
 
   void Put(const char* resource, const char* text) {
-    ASSERT_TRUE(client_.Create({{"", "v1", resource}, "default", "", ""}, *kube::ParseJson(text)).ok());
+    ASSERT_TRUE(
+        client_.Create({{"", "v1", resource}, "default", "", ""}, *kube::ParseJson(text)).ok());
   }
   void PutSlice(const char* text) {
-    ASSERT_TRUE(client_.Create({{"discovery.k8s.io", "v1", "endpointslices"}, "default", "", ""},
-                               *kube::ParseJson(text)).ok());
+    ASSERT_TRUE(client_
+                    .Create({{"discovery.k8s.io", "v1", "endpointslices"}, "default", "", ""},
+                            *kube::ParseJson(text))
+                    .ok());
   }
   std::string Ask(const std::string& name, Type type = Type::kA) {
     const auto question = ParseQuery(Query(name, type));
@@ -111,7 +122,8 @@ class ZoneTest : public ::testing::Test {
     }
     std::string text;
     for (const Record& record : answer->records) {
-      text += (text.empty() ? "" : " ") + (record.address.empty() ? record.target : record.address) +
+      text += (text.empty() ? "" : " ") +
+              (record.address.empty() ? record.target : record.address) +
               (record.port != 0 ? ":" + std::to_string(record.port) : "");
     }
     return text;
@@ -157,7 +169,8 @@ TEST_F(ZoneTest, ServesOverUdpAndTcp) {
   char buffer[600];
 
   const int udp = socket(AF_INET, SOCK_DGRAM, 0);
-  ASSERT_GT(sendto(udp, query.data(), query.size(), 0, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+  ASSERT_GT(
+      sendto(udp, query.data(), query.size(), 0, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
   ssize_t got = recv(udp, buffer, sizeof(buffer), 0);
   ASSERT_GT(got, 12);
   EXPECT_EQ(std::string(buffer + got - 4, 4), std::string("\x0a\x60\x00\x05", 4));

@@ -124,8 +124,7 @@ bool PutRecord(std::string& out, const Record& record, std::uint32_t ttl) {
         Put32(data, number);
       }
       break;
-    case Type::kAny:
-      return false;
+    case Type::kAny: return false;
   }
   if (!PutName(out, record.name)) {
     return false;

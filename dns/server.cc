@@ -31,10 +31,9 @@ sockaddr_in Address(const std::string& text, std::uint16_t port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   const auto colon = text.find(':');
-  address.sin_port =
-      htons(colon == std::string::npos
-                ? port
-                : static_cast<std::uint16_t>(std::atoi(text.c_str() + colon + 1)));
+  address.sin_port = htons(colon == std::string::npos
+                               ? port
+                               : static_cast<std::uint16_t>(std::atoi(text.c_str() + colon + 1)));
   inet_pton(AF_INET, text.substr(0, colon).c_str(), &address.sin_addr);
   return address;
 }
@@ -127,8 +126,8 @@ class ServerLoop final : public Server {
                                      {tcp_.get(), POLLIN, 0},
                                      {upstream_.get(), POLLIN, 0}};
       for (const TcpClient& client : clients_) {
-        sockets.push_back({client.fd.get(),
-                           static_cast<short>(client.out.empty() ? POLLIN : POLLOUT), 0});
+        sockets.push_back(
+            {client.fd.get(), static_cast<short>(client.out.empty() ? POLLIN : POLLOUT), 0});
       }
       // Without anything to expire the thread sleeps until somebody asks.
       const bool idle = forwards_.empty() && clients_.empty();
@@ -167,11 +166,9 @@ class ServerLoop final : public Server {
       if (got < 0) {
         return;
       }
-      const std::string reply =
-          Handle({buffer, static_cast<std::size_t>(got)}, from, nullptr);
+      const std::string reply = Handle({buffer, static_cast<std::size_t>(got)}, from, nullptr);
       if (!reply.empty()) {
-        sendto(udp_.get(), reply.data(), reply.size(), 0, reinterpret_cast<sockaddr*>(&from),
-               size);
+        sendto(udp_.get(), reply.data(), reply.size(), 0, reinterpret_cast<sockaddr*>(&from), size);
       }
     }
   }
@@ -204,8 +201,8 @@ class ServerLoop final : public Server {
     copy[0] = static_cast<char>(id >> 8);
     copy[1] = static_cast<char>(id & 0xff);
     const sockaddr_in to = Address(options_.upstreams[next_++ % options_.upstreams.size()], 53);
-    if (sendto(upstream_.get(), copy.data(), copy.size(), 0,
-               reinterpret_cast<const sockaddr*>(&to), sizeof(to)) < 0) {
+    if (sendto(upstream_.get(), copy.data(), copy.size(), 0, reinterpret_cast<const sockaddr*>(&to),
+               sizeof(to)) < 0) {
       return false;
     }
     const auto client_id = static_cast<std::uint16_t>(static_cast<unsigned char>(query[0]) << 8 |

@@ -1,9 +1,8 @@
-// DnsServer: the cluster's nameserver over UDP and TCP, inside the control plane's process: no extra
-// pod. Names of the cluster are answered from the zone; the rest is forwarded to the machine's own
-// resolvers.
-// Threads: "dns" (one loop for everything). Bounds: kForwardsMax forwarded questions at once (more are
-// answered SERVFAIL), kTcpMax TCP connections (more are closed), 10 s per TCP connection, 3 s per
-// forwarded question.
+// DnsServer: the cluster's nameserver over UDP and TCP, inside the control plane's process: no
+// extra pod. Names of the cluster are answered from the zone; the rest is forwarded to the
+// machine's own resolvers. Threads: "dns" (one loop for everything). Bounds: kForwardsMax forwarded
+// questions at once (more are answered SERVFAIL), kTcpMax TCP connections (more are closed), 10 s
+// per TCP connection, 3 s per forwarded question.
 #pragma once
 
 #include <cstdint>

@@ -174,8 +174,8 @@ Answer Zone::NoName() const {
 
 std::optional<Answer> Zone::Ask(const Question& question) const {
   auto answer = AskOne(question);
-  // Stub resolvers do not ask again for the target of an alias; one outside the cluster is left to the
-  // client. Two Services may name each other, so the chain is bounded.
+  // Stub resolvers do not ask again for the target of an alias; one outside the cluster is left to
+  // the client. Two Services may name each other, so the chain is bounded.
   constexpr int kAliasesMax = 8;
   Question next = question;
   for (int hops = 0; hops < kAliasesMax && answer && !answer->records.empty() &&
@@ -200,8 +200,8 @@ std::optional<Answer> Zone::AskOne(const Question& question) const {
   if (question.name != domain_ && !question.name.ends_with(suffix)) {
     return std::nullopt;
   }
-  auto labels = Labels(question.name.substr(
-      0, question.name == domain_ ? 0 : question.name.size() - suffix.size()));
+  auto labels = Labels(
+      question.name.substr(0, question.name == domain_ ? 0 : question.name.size() - suffix.size()));
   if (labels.empty() || (labels.size() == 1 && (labels[0] == "svc" || labels[0] == "pod"))) {
     Answer empty;  // the name exists and has no records
     empty.zone = domain_;

@@ -69,8 +69,7 @@ Result<FieldSelector> FieldSelector::Parse(std::string_view text) {
     const std::size_t at = part.find_first_of("!=");
     std::size_t mark = at;
     // A '!' counts only in front of '='.
-    while (mark != std::string_view::npos && part[mark] == '!' &&
-           part.substr(mark, 2) != "!=") {
+    while (mark != std::string_view::npos && part[mark] == '!' && part.substr(mark, 2) != "!=") {
       mark = part.find_first_of("!=", mark + 1);
     }
     if (mark == std::string_view::npos) {
@@ -107,8 +106,7 @@ const std::string* FieldSelector::RequiredValue(std::string_view field) const {
   return nullptr;
 }
 
-bool FieldSelector::Matches(
-    const std::function<std::string_view(std::string_view)>& lookup) const {
+bool FieldSelector::Matches(const std::function<std::string_view(std::string_view)>& lookup) const {
   for (const FieldTerm& term : terms_) {
     if ((lookup(term.field) == term.value) != term.equal) {
       return false;

@@ -192,8 +192,7 @@ bool CompareAs(const View& view, const Json* before, const Json* after, Nodes* n
     return true;
   }
   const auto usable = [&](const Json* value) {
-    return value != nullptr &&
-                   (view.shape == Shape::kMap ? value->is_object() : value->is_array())
+    return value != nullptr && (view.shape == Shape::kMap ? value->is_object() : value->is_array())
                ? value
                : nullptr;
   };
@@ -220,8 +219,7 @@ Nodes Compare(Type type, const Json* before, const Json* after) {
   bool leaf = false;
   if (after == nullptr) {
     leaf = CompareAs(left, before, after, &nodes);
-  } else if (before == nullptr ||
-             (left.shape == right.shape && left.atomic == right.atomic)) {
+  } else if (before == nullptr || (left.shape == right.shape && left.atomic == right.atomic)) {
     leaf = CompareAs(right, before, after, &nodes);
   } else {
     // A deduced value that changed its shape: what the old shape lost, then the new one. The second

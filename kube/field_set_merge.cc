@@ -156,8 +156,7 @@ Out Merge(Type type, const Json* base, const Json* over) {
     return keep();
   }
   const auto usable = [&](const Json* value) {
-    return value != nullptr &&
-                   (view.shape == Shape::kMap ? value->is_object() : value->is_array())
+    return value != nullptr && (view.shape == Shape::kMap ? value->is_object() : value->is_array())
                ? value
                : nullptr;
   };

@@ -37,22 +37,17 @@ View Look(Type type, const Json* value) {
   if (type) {
     switch (type.kind()) {
       case ValueKind::kStruct:
-      case ValueKind::kMap:
-        return {Shape::kMap, type.Has(schema::kAtomic), type};
+      case ValueKind::kMap: return {Shape::kMap, type.Has(schema::kAtomic), type};
       case ValueKind::kList:
-        return {Shape::kList,
-                !type.Has(schema::kListMap) && !type.Has(schema::kListSet), type};
-      case ValueKind::kRawExtension:
-        return {Shape::kMap, true, type};
+        return {Shape::kList, !type.Has(schema::kListMap) && !type.Has(schema::kListSet), type};
+      case ValueKind::kRawExtension: return {Shape::kMap, true, type};
       case ValueKind::kAny:
       case ValueKind::kJson:
       case ValueKind::kFieldsV1:
       case ValueKind::kSchemaOrArray:
       case ValueKind::kSchemaOrBool:
-      case ValueKind::kSchemaOrStrings:
-        break;
-      default:
-        return view;
+      case ValueKind::kSchemaOrStrings: break;
+      default: return view;
     }
   }
   // Deduced: objects field by field, lists whole.
@@ -75,7 +70,8 @@ struct KeyPart {
   const Json* value = nullptr;
   std::string_view default_text;
 };
-constexpr std::size_t kKeysMax = 16;  // more key fields than any schema has; further ones are ignored
+constexpr std::size_t kKeysMax =
+    16;  // more key fields than any schema has; further ones are ignored
 
 std::size_t SplitKeys(std::string_view left, std::array<KeyPart, kKeysMax>* parts) {
   std::size_t count = 0;

@@ -30,20 +30,13 @@ std::string GoPrint(const Json& value) {
 
 std::string GoTypeName(const Json& value) {
   switch (value.type()) {
-    case Json::value_t::object:
-      return "map[string]interface {}";
-    case Json::value_t::array:
-      return "[]interface {}";
-    case Json::value_t::string:
-      return "string";
-    case Json::value_t::boolean:
-      return "bool";
-    case Json::value_t::number_float:
-      return "float64";
-    case Json::value_t::null:
-      return "%!s(<nil>)";
-    default:
-      return "int64";
+    case Json::value_t::object: return "map[string]interface {}";
+    case Json::value_t::array: return "[]interface {}";
+    case Json::value_t::string: return "string";
+    case Json::value_t::boolean: return "bool";
+    case Json::value_t::number_float: return "float64";
+    case Json::value_t::null: return "%!s(<nil>)";
+    default: return "int64";
   }
 }
 

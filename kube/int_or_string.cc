@@ -35,8 +35,7 @@ Result<std::int64_t> IntOrString::Scaled(std::int64_t total, bool round_up) cons
     return number;
   }
   if (!text.ends_with('%')) {
-    return BadRequest(
-        "invalid value for IntOrString: invalid type: string is not a percentage");
+    return BadRequest("invalid value for IntOrString: invalid type: string is not a percentage");
   }
   const char* begin = text.data() + (text.starts_with('+') ? 1 : 0);
   const char* last = text.data() + text.size() - 1;

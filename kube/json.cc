@@ -17,8 +17,8 @@ std::size_t Utf8Length(const unsigned char* p, std::size_t left) {
     return tail(1) ? 2 : 0;
   }
   if (p[0] >= 0xe0 && p[0] <= 0xef) {
-    const bool ok = tail(1) && tail(2) && !(p[0] == 0xe0 && p[1] < 0xa0) &&
-                    !(p[0] == 0xed && p[1] > 0x9f);
+    const bool ok =
+        tail(1) && tail(2) && !(p[0] == 0xe0 && p[1] < 0xa0) && !(p[0] == 0xed && p[1] > 0x9f);
     return ok ? 3 : 0;
   }
   if (p[0] >= 0xf0 && p[0] <= 0xf4) {
@@ -32,27 +32,13 @@ std::size_t Utf8Length(const unsigned char* p, std::size_t left) {
 void AppendEscape(unsigned char c, std::string* out) {
   static constexpr char kHex[] = "0123456789abcdef";
   switch (c) {
-    case '"':
-      out->append("\\\"");
-      return;
-    case '\\':
-      out->append("\\\\");
-      return;
-    case '\n':
-      out->append("\\n");
-      return;
-    case '\r':
-      out->append("\\r");
-      return;
-    case '\t':
-      out->append("\\t");
-      return;
-    case '\b':
-      out->append("\\b");
-      return;
-    case '\f':
-      out->append("\\f");
-      return;
+    case '"': out->append("\\\""); return;
+    case '\\': out->append("\\\\"); return;
+    case '\n': out->append("\\n"); return;
+    case '\r': out->append("\\r"); return;
+    case '\t': out->append("\\t"); return;
+    case '\b': out->append("\\b"); return;
+    case '\f': out->append("\\f"); return;
     default:
       out->append("\\u00");
       out->push_back(kHex[c >> 4]);
@@ -133,23 +119,14 @@ struct Writer {
 
   void Value(const Json& value, int depth) const {
     switch (value.type()) {
-      case Json::value_t::object:
-        return Object(value.get_ref<const Json::object_t&>(), depth);
-      case Json::value_t::array:
-        return Array(value.get_ref<const Json::array_t&>(), depth);
-      case Json::value_t::string:
-        return AppendJsonString(value.get_ref<const std::string&>(), out);
-      case Json::value_t::boolean:
-        out->append(value.get<bool>() ? "true" : "false");
-        return;
-      case Json::value_t::number_integer:
-        return AppendInteger(value.get<std::int64_t>(), out);
-      case Json::value_t::number_unsigned:
-        return AppendInteger(value.get<std::uint64_t>(), out);
-      case Json::value_t::number_float:
-        return AppendDouble(value.get<double>(), out);
-      default:
-        out->append("null");
+      case Json::value_t::object: return Object(value.get_ref<const Json::object_t&>(), depth);
+      case Json::value_t::array: return Array(value.get_ref<const Json::array_t&>(), depth);
+      case Json::value_t::string: return AppendJsonString(value.get_ref<const std::string&>(), out);
+      case Json::value_t::boolean: out->append(value.get<bool>() ? "true" : "false"); return;
+      case Json::value_t::number_integer: return AppendInteger(value.get<std::int64_t>(), out);
+      case Json::value_t::number_unsigned: return AppendInteger(value.get<std::uint64_t>(), out);
+      case Json::value_t::number_float: return AppendDouble(value.get<double>(), out);
+      default: out->append("null");
     }
   }
 };

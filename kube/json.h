@@ -20,9 +20,9 @@ struct JsonLimits {
   std::size_t depth_max = 512;
 };
 
-// Parses one JSON document.
-// Errors: BadRequest (malformed, too deep, bad UTF-8, trailing bytes; the message is the sentence Go's
-// decoder gives, which clients know), RequestEntityTooLarge. Threads: any.
+// Parses one JSON document. Errors: BadRequest (malformed, too deep, bad UTF-8, trailing bytes; the
+// message is the sentence Go's decoder gives, which clients know), RequestEntityTooLarge. Threads:
+// any.
 Result<Json> ParseJson(std::string_view text, const JsonLimits& limits = {});
 
 // The same, and names every key that stands twice in one object, as Kubernetes' strict decoding

@@ -8,28 +8,17 @@ namespace {
 std::string QuoteChar(unsigned char c) {
   static constexpr char kHex[] = "0123456789abcdef";
   switch (c) {
-    case '\'':
-      return "'\\''";
-    case '"':
-      return "'\"'";
-    case '\\':
-      return "'\\\\'";
-    case '\a':
-      return "'\\a'";
-    case '\b':
-      return "'\\b'";
-    case '\f':
-      return "'\\f'";
-    case '\n':
-      return "'\\n'";
-    case '\r':
-      return "'\\r'";
-    case '\t':
-      return "'\\t'";
-    case '\v':
-      return "'\\v'";
-    default:
-      break;
+    case '\'': return "'\\''";
+    case '"': return "'\"'";
+    case '\\': return "'\\\\'";
+    case '\a': return "'\\a'";
+    case '\b': return "'\\b'";
+    case '\f': return "'\\f'";
+    case '\n': return "'\\n'";
+    case '\r': return "'\\r'";
+    case '\t': return "'\\t'";
+    case '\v': return "'\\v'";
+    default: break;
   }
   if (c < 0x20 || c == 0x7f) {
     return std::string("'\\x") + kHex[c >> 4] + kHex[c & 15] + "'";
@@ -41,8 +30,8 @@ std::string QuoteChar(unsigned char c) {
   if (c < 0xa0 || c == 0xad) {
     return std::string("'\\u00") + kHex[c >> 4] + kHex[c & 15] + "'";
   }
-  return std::string("'") + static_cast<char>(0xc0 | (c >> 6)) + static_cast<char>(0x80 | (c & 0x3f)) +
-         "'";
+  return std::string("'") + static_cast<char>(0xc0 | (c >> 6)) +
+         static_cast<char>(0x80 | (c & 0x3f)) + "'";
 }
 
 bool IsSpace(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
@@ -199,14 +188,10 @@ class Scanner {
       return Fail("");
     }
     switch (text_[pos_]) {
-      case '"':
-        return String();
-      case 't':
-        return Word("true");
-      case 'f':
-        return Word("false");
-      case 'n':
-        return Word("null");
+      case '"': return String();
+      case 't': return Word("true");
+      case 'f': return Word("false");
+      case 'n': return Word("null");
       default:
         if (At('-') || IsDigit(text_[pos_])) {
           return Number();

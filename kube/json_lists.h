@@ -1,5 +1,5 @@
-// What every reader of objects asks for: a member as an array, an array's texts, a number in an annotation.
-// Pure; threads: any.
+// What every reader of objects asks for: a member as an array, an array's texts, a number in an
+// annotation. Pure; threads: any.
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,8 @@ std::optional<std::vector<std::string>> ParsePointer(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '/') {
       parts.emplace_back();
-    } else if (text[i] == '~' && i + 1 < text.size() && (text[i + 1] == '0' || text[i + 1] == '1')) {
+    } else if (text[i] == '~' && i + 1 < text.size() &&
+               (text[i + 1] == '0' || text[i + 1] == '1')) {
       parts.back().push_back(text[++i] == '0' ? '~' : '/');
     } else {
       parts.back().push_back(text[i]);
@@ -196,7 +197,8 @@ Status UnprocessablePatch() {
 
 Result<void> ApplyJsonPatch(const Json& patch, Json* target) {
   if (!patch.is_array()) {
-    return BadRequest("json: cannot unmarshal " + std::string(patch.is_object() ? "object" : "value") +
+    return BadRequest("json: cannot unmarshal " +
+                      std::string(patch.is_object() ? "object" : "value") +
                       " into Go value of type jsonpatch.Patch");
   }
   if (patch.size() > kJsonPatchOperationsMax) {

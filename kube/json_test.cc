@@ -10,10 +10,11 @@ namespace sublet::kube {
 namespace {
 
 TEST(Json, RoundTripsEveryKindOfValue) {
-  for (const char* text :
-       {R"({"a":1,"b":[true,false,null],"c":{"d":"x\ny \"q\" \\ \u0001"},"e":-9223372036854775808})",
-        R"({"big":18446744073709551615,"f":0.1,"g":1e+30,"h":"\u00e4"})", "[]", "{}", "\"x\"", "0",
-        R"({"a":{"b":{"c":[[],{}]}}})"}) {
+  for (
+      const char* text :
+      {R"({"a":1,"b":[true,false,null],"c":{"d":"x\ny \"q\" \\ \u0001"},"e":-9223372036854775808})",
+       R"({"big":18446744073709551615,"f":0.1,"g":1e+30,"h":"\u00e4"})", "[]", "{}", "\"x\"", "0",
+       R"({"a":{"b":{"c":[[],{}]}}})"}) {
     const auto parsed = ParseJson(text);
     ASSERT_TRUE(parsed.ok()) << text << ": " << parsed.error().message();
     EXPECT_EQ(*ParseJson(Dump(*parsed)), *parsed) << text;
@@ -75,13 +76,15 @@ TEST(Json, StrictParsingNamesDuplicatesWithTheirPath) {
       R"({"a":1,"spec":{"list":[{"x":1},{"y":1,"x":2,"y":3}],"n":1,"n":{"m":1,"m":2}},"a":2})", {},
       &duplicates);
   ASSERT_TRUE(parsed.ok());
-  EXPECT_EQ(duplicates,
-            (std::vector<std::string>{"spec.list[1].y", "spec.n", "spec.n.m", "a"}));
+  EXPECT_EQ(duplicates, (std::vector<std::string>{"spec.list[1].y", "spec.n", "spec.n.m", "a"}));
   EXPECT_EQ(Dump(*parsed), R"({"a":2,"spec":{"list":[{"x":1},{"x":2,"y":3}],"n":{"m":2}}})");
 }
 
 TEST(Json, InvalidUtf8IsReplacedWhenWritten) {
-  EXPECT_EQ(Dump(Json("a\xff" "b\xc3\xa4")), "\"a\xef\xbf\xbd" "b\xc3\xa4\"");
+  EXPECT_EQ(Dump(Json("a\xff"
+                      "b\xc3\xa4")),
+            "\"a\xef\xbf\xbd"
+            "b\xc3\xa4\"");
 }
 
 TEST(Json, FindWalksObjectsOnly) {
@@ -116,7 +119,8 @@ TEST(Yaml, ScalarsFollowYaml11) {
       {"1: x\ntrue: z", R"({"1":"x","true":"z"})"},
       {"a: |\n  x\n  y\n", R"({"a":"x\ny\n"})"},
       {"a: >-\n  x\n  y\n", R"({"a":"x y"})"},
-      {"a: &x {b: 1}\nc: *x\nd:\n  <<: *x\n  e: 2", R"({"a":{"b":1},"c":{"b":1},"d":{"b":1,"e":2}})"},
+      {"a: &x {b: 1}\nc: *x\nd:\n  <<: *x\n  e: 2",
+       R"({"a":{"b":1},"c":{"b":1},"d":{"b":1,"e":2}})"},
       {"- a\n- b: c\n  d: e", R"(["a",{"b":"c","d":"e"}])"},
       {"{a: b, c: [1, 2]}", R"({"a":"b","c":[1,2]})"},
   };
@@ -137,7 +141,8 @@ TEST(Yaml, KeysThatStandTwiceAreTold) {
 }
 
 TEST(Yaml, BadDocumentsAreRefusedWithTheirPlace) {
-  for (const char* text : {"a: [", "x: 1\na: b: c", "x: 1\n\ty: 1", "? {a: b}\n: c", "a: *unknown"}) {
+  for (const char* text :
+       {"a: [", "x: 1\na: b: c", "x: 1\n\ty: 1", "? {a: b}\n: c", "a: *unknown"}) {
     const auto parsed = ParseYaml(text);
     ASSERT_FALSE(parsed.ok()) << text;
     EXPECT_EQ(parsed.error().reason(), Reason::kBadRequest);

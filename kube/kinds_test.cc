@@ -69,8 +69,9 @@ class Case {
       // Lists that are empty before they are stored count as absent here.
       Json expected = json_["defaulted"];
       EXPECT_TRUE(NormalizeTyped(kind_->type, &expected).ok());
-      EXPECT_TRUE(object == expected) << "defaults of " << kind_->gvk.kind << "\n"
-                                      << Json::diff(expected, object) << Json::diff(object, expected);
+      EXPECT_TRUE(object == expected)
+          << "defaults of " << kind_->gvk.kind << "\n"
+          << Json::diff(expected, object) << Json::diff(object, expected);
     }
     std::vector<std::string> warnings;
     Result<void> done;
@@ -177,7 +178,8 @@ TEST(Kinds, EventsAndAutoscalersHaveOneStoredForm) {
   EXPECT_EQ(stored, event);
 
   const KindPtr v1 = FindBuiltinKind("autoscaling", "v1", "HorizontalPodAutoscaler");
-  const Json scaler = Json::parse(R"({"apiVersion":"autoscaling/v1","kind":"HorizontalPodAutoscaler",
+  const Json scaler =
+      Json::parse(R"({"apiVersion":"autoscaling/v1","kind":"HorizontalPodAutoscaler",
       "metadata":{"name":"h","namespace":"n"},"spec":{"maxReplicas":3,"minReplicas":1,
       "scaleTargetRef":{"kind":"Deployment","name":"d"},"targetCPUUtilizationPercentage":50},
       "status":{"currentReplicas":0,"desiredReplicas":0}})");
@@ -190,7 +192,8 @@ TEST(Kinds, EventsAndAutoscalersHaveOneStoredForm) {
 
 TEST(Kinds, SelectableFieldsAreFound) {
   const KindPtr pods = FindBuiltinResource("", "v1", "pods");
-  const Json pod = Json::parse(R"({"spec":{"nodeName":"n1"},"status":{"podIPs":[{"ip":"1.2.3.4"}]}})");
+  const Json pod =
+      Json::parse(R"({"spec":{"nodeName":"n1"},"status":{"podIPs":[{"ip":"1.2.3.4"}]}})");
   EXPECT_EQ(pods->strategy->SelectableValue(pod, "spec.nodeName"), "n1");
   EXPECT_EQ(pods->strategy->SelectableValue(pod, "status.podIP"), "1.2.3.4");
   EXPECT_EQ(pods->strategy->SelectableValue(pod, "spec.hostNetwork"), "false");

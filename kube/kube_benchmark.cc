@@ -14,7 +14,8 @@ namespace {
 
 // A pod of about 4 KB.
 std::string PodText() {
-  Json pod = Json::parse(R"({"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-0","namespace":"n",
+  Json pod =
+      Json::parse(R"({"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-0","namespace":"n",
     "labels":{"app":"web","tier":"front"},"annotations":{"a/b":"some text that is a little longer"}},
     "spec":{"containers":[],"volumes":[{"name":"data","emptyDir":{}},{"name":"cfg","configMap":{"name":"c"}}],
     "tolerations":[{"key":"a","operator":"Exists"}],"nodeSelector":{"x":"y"}}})");

@@ -34,15 +34,11 @@ bool LabelRequirement::Matches(const std::string* value) const {
   switch (op) {
     case LabelOperator::kIn:
     case LabelOperator::kEquals:
-    case LabelOperator::kDoubleEquals:
-      return value != nullptr && has();
+    case LabelOperator::kDoubleEquals: return value != nullptr && has();
     case LabelOperator::kNotIn:
-    case LabelOperator::kNotEquals:
-      return value == nullptr || !has();
-    case LabelOperator::kExists:
-      return value != nullptr;
-    case LabelOperator::kDoesNotExist:
-      return value == nullptr;
+    case LabelOperator::kNotEquals: return value == nullptr || !has();
+    case LabelOperator::kExists: return value != nullptr;
+    case LabelOperator::kDoesNotExist: return value == nullptr;
     case LabelOperator::kGreaterThan:
     case LabelOperator::kLessThan: {
       std::int64_t left = 0;
@@ -63,24 +59,15 @@ std::string LabelRequirement::Text() const {
     joined.append(&value == values.data() ? "" : ",").append(value);
   }
   switch (op) {
-    case LabelOperator::kIn:
-      return key + " in (" + joined + ")";
-    case LabelOperator::kNotIn:
-      return key + " notin (" + joined + ")";
-    case LabelOperator::kEquals:
-      return key + "=" + joined;
-    case LabelOperator::kDoubleEquals:
-      return key + "==" + joined;
-    case LabelOperator::kNotEquals:
-      return key + "!=" + joined;
-    case LabelOperator::kExists:
-      return key;
-    case LabelOperator::kDoesNotExist:
-      return "!" + key;
-    case LabelOperator::kGreaterThan:
-      return key + ">" + joined;
-    case LabelOperator::kLessThan:
-      return key + "<" + joined;
+    case LabelOperator::kIn: return key + " in (" + joined + ")";
+    case LabelOperator::kNotIn: return key + " notin (" + joined + ")";
+    case LabelOperator::kEquals: return key + "=" + joined;
+    case LabelOperator::kDoubleEquals: return key + "==" + joined;
+    case LabelOperator::kNotEquals: return key + "!=" + joined;
+    case LabelOperator::kExists: return key;
+    case LabelOperator::kDoesNotExist: return "!" + key;
+    case LabelOperator::kGreaterThan: return key + ">" + joined;
+    case LabelOperator::kLessThan: return key + "<" + joined;
   }
   return key;
 }

@@ -37,9 +37,9 @@ bool IsSymbol(char c) { return std::string_view("=!(),><").find(c) != std::strin
 
 Token SymbolToken(std::string_view text) {
   static constexpr std::pair<std::string_view, Token> kSymbols[] = {
-      {")", Token::kClose},   {",", Token::kComma},      {"!", Token::kNot},
-      {"==", Token::kDoubleEquals}, {"=", Token::kEquals},  {">", Token::kGreater},
-      {"<", Token::kLess},    {"!=", Token::kNotEquals}, {"(", Token::kOpen},
+      {")", Token::kClose},         {",", Token::kComma},      {"!", Token::kNot},
+      {"==", Token::kDoubleEquals}, {"=", Token::kEquals},     {">", Token::kGreater},
+      {"<", Token::kLess},          {"!=", Token::kNotEquals}, {"(", Token::kOpen},
   };
   for (const auto& [symbol, token] : kSymbols) {
     if (symbol == text) {
@@ -62,10 +62,8 @@ std::vector<Item> Lex(std::string_view text) {
     }
     if (IsSymbol(text[pos])) {
       // The longest symbol that starts here: two characters at most.
-      const std::size_t length = SymbolToken(text.substr(pos, 2)) != Token::kError &&
-                                         pos + 1 < text.size()
-                                     ? 2
-                                     : 1;
+      const std::size_t length =
+          SymbolToken(text.substr(pos, 2)) != Token::kError && pos + 1 < text.size() ? 2 : 1;
       const std::string_view symbol = text.substr(pos, length);
       items.push_back({SymbolToken(symbol), std::string(symbol)});
       pos += length;
@@ -166,29 +164,14 @@ class Parser {
   Result<void> Operator(LabelOperator* op) {
     const Item& item = Take();
     switch (item.token) {
-      case Token::kIn:
-        *op = LabelOperator::kIn;
-        return Ok();
-      case Token::kNotIn:
-        *op = LabelOperator::kNotIn;
-        return Ok();
-      case Token::kEquals:
-        *op = LabelOperator::kEquals;
-        return Ok();
-      case Token::kDoubleEquals:
-        *op = LabelOperator::kDoubleEquals;
-        return Ok();
-      case Token::kNotEquals:
-        *op = LabelOperator::kNotEquals;
-        return Ok();
-      case Token::kGreater:
-        *op = LabelOperator::kGreaterThan;
-        return Ok();
-      case Token::kLess:
-        *op = LabelOperator::kLessThan;
-        return Ok();
-      default:
-        return Found(item, "in, notin, =, ==, !=, gt, lt");
+      case Token::kIn: *op = LabelOperator::kIn; return Ok();
+      case Token::kNotIn: *op = LabelOperator::kNotIn; return Ok();
+      case Token::kEquals: *op = LabelOperator::kEquals; return Ok();
+      case Token::kDoubleEquals: *op = LabelOperator::kDoubleEquals; return Ok();
+      case Token::kNotEquals: *op = LabelOperator::kNotEquals; return Ok();
+      case Token::kGreater: *op = LabelOperator::kGreaterThan; return Ok();
+      case Token::kLess: *op = LabelOperator::kLessThan; return Ok();
+      default: return Found(item, "in, notin, =, ==, !=, gt, lt");
     }
   }
 

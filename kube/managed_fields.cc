@@ -28,9 +28,7 @@ struct Entry {
   FieldSet fields;
 
   // Appliers keep one entry whatever version they speak.
-  auto Identity() const {
-    return std::tie(manager, apply, subresource);
-  }
+  auto Identity() const { return std::tie(manager, apply, subresource); }
   bool SameAs(const Entry& other) const {
     return Identity() == other.Identity() && (apply || api_version == other.api_version);
   }
@@ -73,7 +71,8 @@ bool Decode(Json list, bool trusted, Entries* entries) {
 // The same from an object that stays as it is.
 Entries DecodeStored(const Json* object) {
   Entries entries;
-  if (const Json* list = object == nullptr ? nullptr : Find(*object, {"metadata", "managedFields"})) {
+  if (const Json* list =
+          object == nullptr ? nullptr : Find(*object, {"metadata", "managedFields"})) {
     (void)Decode(*list, true, &entries);
   }
   return entries;
@@ -375,12 +374,12 @@ class Apply {
   Entry mine_;
 };
 
-// The fields that client-side apply wrote last and nobody changed since: kubectl may take them over.
+// The fields that client-side apply wrote last and nobody changed since: kubectl may take them
+// over.
 FieldSet AllowedByLastApplied(const FieldManagerContext& context, const Json& live) {
   const std::string_view text = AnnotationOf(live, kLastApplied);
   const auto last = ParseJson(text);
-  if (text.empty() || !last.ok() ||
-      FindString(*last, {"apiVersion"}) != context.gvk.ApiVersion() ||
+  if (text.empty() || !last.ok() || FindString(*last, {"apiVersion"}) != context.gvk.ApiVersion() ||
       !CheckApplied(context.type, *last).ok()) {
     return nullptr;
   }
@@ -457,16 +456,16 @@ Result<Json> ApplyObject(const FieldManagerContext& context, const Json* live, c
                          const std::string& manager, bool force) {
   const GroupVersionKind kind = KindOf(config);
   if (kind != context.gvk) {
-    return BadRequest("invalid object type: " + kind.group + "/" + kind.version + ", Kind=" +
-                      kind.kind);
+    return BadRequest("invalid object type: " + kind.group + "/" + kind.version +
+                      ", Kind=" + kind.kind);
   }
   if (Find(config, {"metadata", "managedFields"}) != nullptr) {
     return BadRequest("metadata.managedFields must be nil");
   }
   if (const auto checked = CheckApplied(context.type, config); !checked.ok()) {
     return {Status(Reason::kUnknown, 500,
-                   "failed to create typed patch object (" + Described(context, config) + "): " +
-                       checked.error().message())};
+                   "failed to create typed patch object (" + Described(context, config) +
+                       "): " + checked.error().message())};
   }
   const Json before = live == nullptr ? EmptyObject(context) : WithoutManagedFields(*live);
   Entries stored = DecodeStored(live);
@@ -507,7 +506,8 @@ Result<Json> ApplyObject(const FieldManagerContext& context, const Json* live, c
     }
   }
   Encode(std::move(entries), &merged);
-  // Times of entries that did not change are kept, so an apply without effect equals what is stored.
+  // Times of entries that did not change are kept, so an apply without effect equals what is
+  // stored.
   return merged;
 }
 

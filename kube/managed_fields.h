@@ -23,8 +23,8 @@ struct FieldManagerContext {
   GroupVersionKind gvk;  // of the request
   schema::Type type;
   bool is_custom = false;
-  bool has_status = false;   // /status exists: the main resource does not own status fields
-  std::string subresource;   // "", "status", "scale", ...
+  bool has_status = false;  // /status exists: the main resource does not own status fields
+  std::string subresource;  // "", "status", "scale", ...
   WallTime now;
   // Whether entries of `api_version` still mean something; empty = every version does. Their fields
   // are compared as those of `type`.
@@ -34,9 +34,10 @@ struct FieldManagerContext {
 // The value that a new object is compared with.
 Json EmptyObject(const FieldManagerContext& context);
 
-// Writes metadata.managedFields of `object` for a change from `live` (nullptr: created) by `manager`.
-// What the client sent in managedFields replaces the stored entries when it is valid; [{}] clears
-// them. Changed fields move to the manager's Update entry. About 10 µs for a 5 KB object.
+// Writes metadata.managedFields of `object` for a change from `live` (nullptr: created) by
+// `manager`. What the client sent in managedFields replaces the stored entries when it is valid;
+// [{}] clears them. Changed fields move to the manager's Update entry. About 10 µs for a 5 KB
+// object.
 void TrackUpdate(const FieldManagerContext& context, const Json* live, const std::string& manager,
                  Json* object);
 
@@ -44,8 +45,8 @@ void TrackUpdate(const FieldManagerContext& context, const Json* live, const std
 // the first form, so ask before NormalizeTyped.
 bool AsksToResetManagedFields(const Json& body);
 
-// Server-side apply of `config` on `live` (nullptr: absent). Returns the object to default, validate
-// and store, with its managedFields; `live` itself, same times, when nothing changes.
+// Server-side apply of `config` on `live` (nullptr: absent). Returns the object to default,
+// validate and store, with its managedFields; `live` itself, same times, when nothing changes.
 // Errors: BadRequest (other kind or version, managedFields in the configuration), Unknown with 500
 // ("failed to create typed patch object (ns/n; apps/v1, Kind=K): ..."), Conflict with one
 // FieldManagerConflict cause per path.

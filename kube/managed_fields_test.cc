@@ -1,5 +1,5 @@
-// Field ownership and server-side apply: testdata/managed_fields.txt holds stories, one a line, with
-// what the reference field manager made of each step.
+// Field ownership and server-side apply: testdata/managed_fields.txt holds stories, one a line,
+// with what the reference field manager made of each step.
 #include "kube/managed_fields.h"
 
 #include <gtest/gtest.h>
@@ -121,8 +121,7 @@ TEST(ManagedFields, StatusBelongsToItsSubresource) {
   const Json& mine = object["metadata"]["managedFields"];
   ASSERT_EQ(mine.size(), 1u);
   EXPECT_FALSE(mine[0]["fieldsV1"].contains("f:status"));
-  EXPECT_EQ(mine[0]["fieldsV1"]["f:metadata"]["f:labels"],
-            Json::parse(R"({".":{},"f:l":{}})"));
+  EXPECT_EQ(mine[0]["fieldsV1"]["f:metadata"]["f:labels"], Json::parse(R"({".":{},"f:l":{}})"));
   const Json live = object;
   context.subresource = "status";
   object["status"]["replicas"] = 2;
@@ -151,9 +150,10 @@ TEST(ManagedFields, OldestUpdatersBecomeAncientChanges) {
   FieldManagerContext context = ContextFor("ConfigMap");
   Json live;
   for (int i = 0; i < 13; ++i) {
-    Json object = live.is_null() ? Json{{"apiVersion", "v1"}, {"kind", "ConfigMap"},
-                                        {"metadata", {{"name", "a"}}}}
-                                 : live;
+    Json object =
+        live.is_null()
+            ? Json{{"apiVersion", "v1"}, {"kind", "ConfigMap"}, {"metadata", {{"name", "a"}}}}
+            : live;
     object["data"]["k" + std::to_string(i)] = "v";
     context.now += std::chrono::seconds(1);
     TrackUpdate(context, live.is_null() ? nullptr : &live, "m" + std::to_string(i), &object);
@@ -179,15 +179,17 @@ TEST(ManagedFields, CustomResourcesMergeByTheirSchema) {
   context.type = (*compiled)->root();
   context.is_custom = true;
   const auto object = [](const char* spec) {
-    return Json{{"apiVersion", "g/v1"}, {"kind", "K"}, {"metadata", {{"name", "x"}}},
+    return Json{{"apiVersion", "g/v1"},
+                {"kind", "K"},
+                {"metadata", {{"name", "x"}}},
                 {"spec", Json::parse(spec)}};
   };
-  Json live = *ApplyObject(context, nullptr,
-                           object(R"({"items":[{"name":"a","v":1}],"tags":["x"],"free":{"q":[1,2]}})"),
-                           "one", false);
+  Json live = *ApplyObject(
+      context, nullptr, object(R"({"items":[{"name":"a","v":1}],"tags":["x"],"free":{"q":[1,2]}})"),
+      "one", false);
   live = *ApplyObject(context, &live,
-                      object(R"({"items":[{"name":"b","v":2}],"tags":["y"],"free":{"r":1}})"), "two",
-                      false);
+                      object(R"({"items":[{"name":"b","v":2}],"tags":["y"],"free":{"r":1}})"),
+                      "two", false);
   EXPECT_EQ(live["spec"], Json::parse(R"({"items":[{"name":"a","v":1},{"name":"b","v":2}],
       "tags":["x","y"],"free":{"q":[1,2],"r":1}})"));
   live = *ApplyObject(context, &live, object("{}"), "one", false);

@@ -96,8 +96,9 @@ bool MatchesNodeSelector(const Json& node_selector, const std::string& name, con
 bool MatchesNodeAffinity(const Json& pod_spec, const std::string& name, const Labels& labels) {
   if (const Json* selector = Find(pod_spec, {"nodeSelector"}); selector && selector->is_object()) {
     for (const auto& [key, value] : selector->items()) {
-      const auto found = std::find_if(labels.begin(), labels.end(),
-                                      [&wanted = key](const auto& label) { return label.first == wanted; });
+      const auto found =
+          std::find_if(labels.begin(), labels.end(),
+                       [&wanted = key](const auto& label) { return label.first == wanted; });
       if (found == labels.end() || value != found->second) {
         return false;
       }

@@ -1,6 +1,6 @@
-// Whether a pod may stand on a node by labels and taints: what DaemonSets, taint eviction and a node's
-// own admission need of scheduling. Pure; threads: any.
-// Source: k8s.io/component-helpers scheduling/corev1.
+// Whether a pod may stand on a node by labels and taints: what DaemonSets, taint eviction and a
+// node's own admission need of scheduling. Pure; threads: any. Source: k8s.io/component-helpers
+// scheduling/corev1.
 #pragma once
 
 #include <string>

@@ -30,10 +30,11 @@ TEST(JsonPatch, Operations) {
       {R"({"a":{"b/c":1,"d~e":2}})",
        R"([{"op":"replace","path":"/a/b~1c","value":7},{"op":"remove","path":"/a/d~0e"}])",
        R"({"a":{"b/c":7}})"},
-      {R"({"a":1})", R"([{"op":"test","path":"/a","value":1},{"op":"replace","path":"/a","value":2}])",
+      {R"({"a":1})",
+       R"([{"op":"test","path":"/a","value":1},{"op":"replace","path":"/a","value":2}])",
        R"({"a":2})"},
-      {R"({"a":1})", R"([{"op":"replace","path":"/a","value":2},{"op":"test","path":"/a","value":1}])",
-       nullptr},
+      {R"({"a":1})",
+       R"([{"op":"replace","path":"/a","value":2},{"op":"test","path":"/a","value":1}])", nullptr},
       {R"({"a":1})", R"([{"op":"test","path":"/b","value":null}])", R"({"a":1})"},
       {R"({"a":{"x":1}})", R"([{"op":"move","from":"/a/x","path":"/y"}])", R"({"a":{},"y":1})"},
       {R"({"a":{"x":1}})", R"([{"op":"copy","from":"/a","path":"/b"}])",
@@ -135,10 +136,11 @@ TEST(CrdSchema, PrunesAndDefaults) {
       "spec":{"size":3,"mode":null,"tags":{"a":"b"},"free":{"anything":[1],"known":{"x":"y"}},
       "items":[{"name":"a","port":80}],
       "template":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"q":1}}}})"));
-  EXPECT_EQ(unknown, (std::vector<std::string>{
-                         "unknown field \"bogus\"", "unknown field \"metadata.odd\"",
-                         "unknown field \"spec.free.known.z\"", "unknown field \"spec.items[0].no\"",
-                         "unknown field \"spec.junk\"", "unknown field \"spec.template.metadata.bad\""}));
+  EXPECT_EQ(unknown,
+            (std::vector<std::string>{
+                "unknown field \"bogus\"", "unknown field \"metadata.odd\"",
+                "unknown field \"spec.free.known.z\"", "unknown field \"spec.items[0].no\"",
+                "unknown field \"spec.junk\"", "unknown field \"spec.template.metadata.bad\""}));
   Json empty = Json::object();
   DefaultStructural(root, &empty);
   EXPECT_EQ(empty, Json::parse(R"({"spec":{"size":3,"mode":"a"}})"));

@@ -4,8 +4,6 @@
 
 namespace sublet::kube {
 
-
-
 ResourceAmounts AmountsOf(const Json* list) {
   ResourceAmounts amounts;
   if (list == nullptr || !list->is_object()) {

@@ -87,8 +87,7 @@ bool AllowedAppArmor(std::string_view type) {
 void AppArmor(const Input& in, Out& out) {
   Names setters, bad_containers, annotations;
   std::set<std::string> values;
-  const auto pod_type =
-      FindString(in.spec, {"securityContext", "appArmorProfile", "type"});
+  const auto pod_type = FindString(in.spec, {"securityContext", "appArmorProfile", "type"});
   if (!AllowedAppArmor(pod_type)) {
     setters.emplace_back("pod");
     values.emplace(pod_type);
@@ -126,8 +125,8 @@ void AppArmor(const Input& in, Out& out) {
 
 void CapabilitiesBaseline(const Input& in, Out& out) {
   static const std::set<std::string> kAllowed = {
-      "AUDIT_WRITE", "CHOWN",  "DAC_OVERRIDE", "FOWNER", "FSETID",  "KILL",      "MKNOD",
-      "NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"};
+      "AUDIT_WRITE",      "CHOWN",   "DAC_OVERRIDE", "FOWNER",  "FSETID", "KILL",      "MKNOD",
+      "NET_BIND_SERVICE", "SETFCAP", "SETGID",       "SETPCAP", "SETUID", "SYS_CHROOT"};
   Names bad;
   std::set<std::string> forbidden;
   EachContainer(in.spec, [&](const std::string& name, const Json& container) {
@@ -147,9 +146,9 @@ void CapabilitiesBaseline(const Input& in, Out& out) {
     }
   });
   if (!bad.empty()) {
-    out.push_back({"non-default capabilities",
-                   Containers(bad) + " must not include " + JoinQuoted(forbidden) +
-                       " in securityContext.capabilities.add"});
+    out.push_back({"non-default capabilities", Containers(bad) + " must not include " +
+                                                   JoinQuoted(forbidden) +
+                                                   " in securityContext.capabilities.add"});
   }
 }
 
@@ -186,7 +185,8 @@ void CapabilitiesRestricted(const Input& in, Out& out) {
   });
   Names details;
   if (!missing.empty()) {
-    details.push_back(Containers(missing) + " must set securityContext.capabilities.drop=[\"ALL\"]");
+    details.push_back(Containers(missing) +
+                      " must set securityContext.capabilities.drop=[\"ALL\"]");
   }
   if (!adding.empty()) {
     details.push_back(Containers(adding) + " must not include " + JoinQuoted(forbidden) +
@@ -219,8 +219,8 @@ void HostPathVolumes(const Input& in, Out& out) {
     }
   }
   if (!bad.empty()) {
-    out.push_back({"hostPath volumes",
-                   Plural("volume", "volumes", bad.size()) + " " + JoinQuoted(bad)});
+    out.push_back(
+        {"hostPath volumes", Plural("volume", "volumes", bad.size()) + " " + JoinQuoted(bad)});
   }
 }
 
@@ -308,9 +308,9 @@ void ProcMount(const Input& in, Out& out) {
 }
 
 void RestrictedVolumes(const Input& in, Out& out) {
-  static const std::set<std::string> kAllowed = {
-      "configMap", "csi",       "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim",
-      "projected", "secret",    "image"};
+  static const std::set<std::string> kAllowed = {"configMap", "csi",       "downwardAPI",
+                                                 "emptyDir",  "ephemeral", "persistentVolumeClaim",
+                                                 "projected", "secret",    "image"};
   Names bad;
   std::set<std::string> types;
   if (const Json* volumes = Present(in.spec, {"volumes"}); volumes != nullptr) {
@@ -330,12 +330,11 @@ void RestrictedVolumes(const Input& in, Out& out) {
     }
   }
   if (!bad.empty()) {
-    out.push_back(
-        {"restricted volume types",
-         Plural("volume", "volumes", bad.size()) + " " + JoinQuoted(bad) + " " +
-             Plural("uses", "use", bad.size()) + " " +
-             Plural("restricted volume type", "restricted volume types", types.size()) + " " +
-             JoinQuoted(types)});
+    out.push_back({"restricted volume types",
+                   Plural("volume", "volumes", bad.size()) + " " + JoinQuoted(bad) + " " +
+                       Plural("uses", "use", bad.size()) + " " +
+                       Plural("restricted volume type", "restricted volume types", types.size()) +
+                       " " + JoinQuoted(types)});
   }
 }
 
@@ -435,9 +434,9 @@ void SeLinux(const Input& in, Out& out) {
   if (role) {
     what.emplace_back("role may not be set");
   }
-  out.push_back({"seLinuxOptions", Join(setters, " and ") +
-                                       " set forbidden securityContext.seLinuxOptions: " +
-                                       Join(what, "; ")});
+  out.push_back(
+      {"seLinuxOptions", Join(setters, " and ") +
+                             " set forbidden securityContext.seLinuxOptions: " + Join(what, "; ")});
 }
 
 bool ValidSeccomp(std::string_view type) { return type == "RuntimeDefault" || type == "Localhost"; }
@@ -476,7 +475,8 @@ void SeccompRestricted(const Input& in, Out& out) {
   if (IsWindows(in.spec) || SeccompExplicit(in, out)) {
     return;
   }
-  const bool pod_set = ValidSeccomp(FindString(in.spec, {"securityContext", "seccompProfile", "type"}));
+  const bool pod_set =
+      ValidSeccomp(FindString(in.spec, {"securityContext", "seccompProfile", "type"}));
   Names bad;
   EachContainer(in.spec, [&](const std::string& name, const Json& container) {
     const auto type = FindString(container, {"securityContext", "seccompProfile", "type"});
@@ -493,13 +493,18 @@ void SeccompRestricted(const Input& in, Out& out) {
 }
 
 void Sysctls(const Input& in, Out& out) {
-  static const std::set<std::string> kAllowed = {
-      "kernel.shm_rmid_forced",          "net.ipv4.ip_local_port_range",
-      "net.ipv4.tcp_syncookies",         "net.ipv4.ping_group_range",
-      "net.ipv4.ip_unprivileged_port_start", "net.ipv4.ip_local_reserved_ports",
-      "net.ipv4.tcp_keepalive_time",     "net.ipv4.tcp_fin_timeout",
-      "net.ipv4.tcp_keepalive_intvl",    "net.ipv4.tcp_keepalive_probes",
-      "net.ipv4.tcp_rmem",               "net.ipv4.tcp_wmem"};
+  static const std::set<std::string> kAllowed = {"kernel.shm_rmid_forced",
+                                                 "net.ipv4.ip_local_port_range",
+                                                 "net.ipv4.tcp_syncookies",
+                                                 "net.ipv4.ping_group_range",
+                                                 "net.ipv4.ip_unprivileged_port_start",
+                                                 "net.ipv4.ip_local_reserved_ports",
+                                                 "net.ipv4.tcp_keepalive_time",
+                                                 "net.ipv4.tcp_fin_timeout",
+                                                 "net.ipv4.tcp_keepalive_intvl",
+                                                 "net.ipv4.tcp_keepalive_probes",
+                                                 "net.ipv4.tcp_rmem",
+                                                 "net.ipv4.tcp_wmem"};
   Names bad;
   if (const Json* list = Present(in.spec, {"securityContext", "sysctls"}); list != nullptr) {
     for (const Json& sysctl : *list) {
@@ -528,21 +533,33 @@ void WindowsHostProcess(const Input& in, Out& out) {
     setters.push_back(Containers(bad));
   }
   if (!setters.empty()) {
-    out.push_back({"hostProcess", Join(setters, " and ") +
-                                      " must not set securityContext.windowsOptions.hostProcess=true"});
+    out.push_back(
+        {"hostProcess",
+         Join(setters, " and ") + " must not set securityContext.windowsOptions.hostProcess=true"});
   }
 }
 
-// The checks in the order of upstream's ids; a restricted check that overrides a baseline one stands
-// in its place.
+// The checks in the order of upstream's ids; a restricted check that overrides a baseline one
+// stands in its place.
 using Check = void (*)(const Input&, Out&);
-constexpr Check kBaseline[] = {AppArmor,   CapabilitiesBaseline, HostNamespaces, HostPathVolumes,
-                               HostPorts,  HostProbes,           Privileged,     ProcMount,
-                               SeLinux,    SeccompBaseline,      Sysctls,        WindowsHostProcess};
-constexpr Check kRestricted[] = {
-    AppArmor,  HostNamespaces, HostPorts, HostProbes, Privileged, ProcMount, SeLinux, Sysctls,
-    WindowsHostProcess, AllowPrivilegeEscalation, CapabilitiesRestricted, RestrictedVolumes,
-    RunAsNonRoot, RunAsUser, SeccompRestricted};
+constexpr Check kBaseline[] = {AppArmor,  CapabilitiesBaseline, HostNamespaces, HostPathVolumes,
+                               HostPorts, HostProbes,           Privileged,     ProcMount,
+                               SeLinux,   SeccompBaseline,      Sysctls,        WindowsHostProcess};
+constexpr Check kRestricted[] = {AppArmor,
+                                 HostNamespaces,
+                                 HostPorts,
+                                 HostProbes,
+                                 Privileged,
+                                 ProcMount,
+                                 SeLinux,
+                                 Sysctls,
+                                 WindowsHostProcess,
+                                 AllowPrivilegeEscalation,
+                                 CapabilitiesRestricted,
+                                 RestrictedVolumes,
+                                 RunAsNonRoot,
+                                 RunAsUser,
+                                 SeccompRestricted};
 
 }  // namespace
 

@@ -14,9 +14,9 @@ std::string Check(std::string_view level, std::string_view spec) {
 }
 
 TEST(PodSecurity, BaselineNamesContainerAndField) {
-  EXPECT_EQ(Check("baseline",
-                  R"({"containers":[{"name":"c","securityContext":{"privileged":true}}]})"),
-            "privileged (container \"c\" must not set securityContext.privileged=true)");
+  EXPECT_EQ(
+      Check("baseline", R"({"containers":[{"name":"c","securityContext":{"privileged":true}}]})"),
+      "privileged (container \"c\" must not set securityContext.privileged=true)");
   EXPECT_EQ(Check("baseline", R"({"containers":[{"name":"a","securityContext":{"capabilities":
             {"add":["SYS_ADMIN","CHOWN"]}}},{"name":"b","securityContext":{"capabilities":
             {"add":["NET_RAW"]}}}]})"),

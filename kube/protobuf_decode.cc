@@ -26,8 +26,9 @@ struct Envelope {
 
 Result<Envelope> OpenEnvelope(std::string_view body) {
   if (!body.starts_with(kMagic)) {
-    return BadRequest("provided data does not appear to be a protobuf message, expected prefix "
-                      "[107 56 115 0]");
+    return BadRequest(
+        "provided data does not appear to be a protobuf message, expected prefix "
+        "[107 56 115 0]");
   }
   Envelope envelope;
   wire::Reader reader(body.substr(kMagic.size()));
@@ -97,8 +98,8 @@ bool Raw(std::string_view bytes, Json* out) {
   return true;
 }
 
-// A time that the clock's type cannot hold (it ends after 292 years on either side of 1970): as text,
-// which is all that becomes of it.
+// A time that the clock's type cannot hold (it ends after 292 years on either side of 1970): as
+// text, which is all that becomes of it.
 std::string FarTimeText(std::int64_t seconds, std::int64_t nanos, bool micro) {
   const std::chrono::sys_seconds time{std::chrono::seconds(seconds)};
   const auto day = std::chrono::floor<std::chrono::days>(time);
@@ -215,15 +216,9 @@ bool Decoder::Schema(Type type, std::string_view bytes, int depth, Json* out) {
 bool Decoder::Value(Type type, std::string_view bytes, int depth, Json* out) {
   std::string_view inner;
   switch (type.kind()) {
-    case ValueKind::kStruct:
-      *out = Json::object();
-      return Message(type, bytes, depth + 1, out);
-    case ValueKind::kString:
-      *out = std::string(bytes);
-      return true;
-    case ValueKind::kBytes:
-      *out = EncodeBase64(bytes);
-      return true;
+    case ValueKind::kStruct: *out = Json::object(); return Message(type, bytes, depth + 1, out);
+    case ValueKind::kString: *out = std::string(bytes); return true;
+    case ValueKind::kBytes: *out = EncodeBase64(bytes); return true;
     case ValueKind::kQuantity:
       if (!Unwrap(bytes, &inner)) {
         return false;
@@ -231,8 +226,7 @@ bool Decoder::Value(Type type, std::string_view bytes, int depth, Json* out) {
       *out = inner.empty() ? std::string("0") : std::string(inner);
       return true;
     case ValueKind::kTime:
-    case ValueKind::kMicroTime:
-      return Time(bytes, type.kind() == ValueKind::kMicroTime, out);
+    case ValueKind::kMicroTime: return Time(bytes, type.kind() == ValueKind::kMicroTime, out);
     case ValueKind::kDuration: {
       wire::Reader reader(bytes);
       std::int64_t nanos = 0;
@@ -242,16 +236,13 @@ bool Decoder::Value(Type type, std::string_view bytes, int depth, Json* out) {
       *out = FormatDuration(std::chrono::nanoseconds(nanos));
       return !reader.failed();
     }
-    case ValueKind::kIntOrString:
-      return IntOrText(bytes, out);
+    case ValueKind::kIntOrString: return IntOrText(bytes, out);
     case ValueKind::kFieldsV1:
     case ValueKind::kRawExtension:
-    case ValueKind::kJson:
-      return Unwrap(bytes, &inner) && Raw(inner, out);
+    case ValueKind::kJson: return Unwrap(bytes, &inner) && Raw(inner, out);
     case ValueKind::kSchemaOrArray:
     case ValueKind::kSchemaOrBool:
-    case ValueKind::kSchemaOrStrings:
-      return Schema(type, bytes, depth, out);
+    case ValueKind::kSchemaOrStrings: return Schema(type, bytes, depth, out);
     case ValueKind::kList: {  // a named list is a message with its items in field 1
       *out = Json::array();
       wire::Reader reader(bytes);
@@ -262,8 +253,7 @@ bool Decoder::Value(Type type, std::string_view bytes, int depth, Json* out) {
       }
       return !reader.failed();
     }
-    default:
-      return false;
+    default: return false;
   }
 }
 

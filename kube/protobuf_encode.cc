@@ -26,16 +26,13 @@ std::string Payload(Type type, const Json& value);
 void PutValue(int number, Type type, const Json& value, std::string* out) {
   switch (type.kind()) {
     case ValueKind::kInt32:
-    case ValueKind::kInt64:
-      return wire::PutNumber(number, IntOf(value), out);
+    case ValueKind::kInt64: return wire::PutNumber(number, IntOf(value), out);
     case ValueKind::kBool:
       return wire::PutNumber(number, value.is_boolean() && value.get<bool>() ? 1 : 0, out);
     case ValueKind::kFloat:
       return wire::PutDouble(number, value.is_number() ? value.get<double>() : 0, out);
-    case ValueKind::kString:
-      return wire::PutBytes(number, TextOf(value), out);
-    default:
-      return wire::PutBytes(number, Payload(type, value), out);
+    case ValueKind::kString: return wire::PutBytes(number, TextOf(value), out);
+    default: return wire::PutBytes(number, Payload(type, value), out);
   }
 }
 
@@ -62,9 +59,9 @@ std::string SchemaPayload(Type type, const Json& value) {
     wire::PutNumber(1, value.get<bool>() ? 1 : 0, &out);
   } else if (value.is_array()) {
     for (const Json& item : value) {
-      wire::PutBytes(2, item.is_object() ? EncodeMessage(type.element(), item)
-                                         : std::string(TextOf(item)),
-                     &out);
+      wire::PutBytes(
+          2, item.is_object() ? EncodeMessage(type.element(), item) : std::string(TextOf(item)),
+          &out);
     }
   }
   return out;
@@ -73,16 +70,11 @@ std::string SchemaPayload(Type type, const Json& value) {
 std::string Payload(Type type, const Json& value) {
   std::string out;
   switch (type.kind()) {
-    case ValueKind::kStruct:
-      return EncodeMessage(type, value);
-    case ValueKind::kBytes:
-      return DecodeBase64(TextOf(value)).value_or("");
-    case ValueKind::kQuantity:
-      wire::PutBytes(1, TextOf(value), &out);
-      return out;
+    case ValueKind::kStruct: return EncodeMessage(type, value);
+    case ValueKind::kBytes: return DecodeBase64(TextOf(value)).value_or("");
+    case ValueKind::kQuantity: wire::PutBytes(1, TextOf(value), &out); return out;
     case ValueKind::kTime:
-    case ValueKind::kMicroTime:
-      return TimePayload(value);
+    case ValueKind::kMicroTime: return TimePayload(value);
     case ValueKind::kDuration: {
       const auto duration = ParseDuration(TextOf(value));
       wire::PutNumber(1, duration.ok() ? static_cast<std::uint64_t>(duration->count()) : 0, &out);
@@ -95,20 +87,16 @@ std::string Payload(Type type, const Json& value) {
       return out;
     case ValueKind::kFieldsV1:
     case ValueKind::kRawExtension:
-    case ValueKind::kJson:
-      wire::PutBytes(1, Dump(value), &out);
-      return out;
+    case ValueKind::kJson: wire::PutBytes(1, Dump(value), &out); return out;
     case ValueKind::kSchemaOrArray:
     case ValueKind::kSchemaOrBool:
-    case ValueKind::kSchemaOrStrings:
-      return SchemaPayload(type, value);
+    case ValueKind::kSchemaOrStrings: return SchemaPayload(type, value);
     case ValueKind::kList:
       for (const Json& item : value) {
         PutValue(1, type.element(), item, &out);
       }
       return out;
-    default:
-      return out;
+    default: return out;
   }
 }
 

@@ -1,5 +1,7 @@
 // Protobuf bodies of the reference encoder, with every field filled: testdata/protobuf.txt has one
 // object a line, its JSON and its bytes.
+#include "kube/protobuf.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -8,7 +10,6 @@
 
 #include "kube/base64.h"
 #include "kube/object.h"
-#include "kube/protobuf.h"
 #include "kube/protobuf_wire.h"
 #include "kube/typed.h"
 
@@ -47,7 +48,9 @@ TEST(Protobuf, ReadsWhatTheReferenceWrites) {
 TEST(Protobuf, MalformedBytesAreBadRequests) {
   for (const std::string& bytes :
        {std::string("k8s"), std::string("{}"), std::string("k8s\0\x0a\xff", 6),
-        std::string("k8s\0\x0a\x0b\x0a\x02v1\x12\x05" "Bogus", 17)}) {
+        std::string("k8s\0\x0a\x0b\x0a\x02v1\x12\x05"
+                    "Bogus",
+                    17)}) {
     const auto decoded = DecodeProtobuf(bytes);
     ASSERT_FALSE(decoded.ok());
     EXPECT_EQ(decoded.error().code(), 400);

@@ -36,12 +36,9 @@ class Reader {
     item->field = static_cast<std::uint32_t>(tag >> 3);
     item->type = static_cast<Type>(tag & 7);
     switch (item->type) {
-      case kVarint:
-        return Varint(&item->number) || Fail();
-      case kFixed64:
-        return Fixed(8, &item->number) || Fail();
-      case kFixed32:
-        return Fixed(4, &item->number) || Fail();
+      case kVarint: return Varint(&item->number) || Fail();
+      case kFixed64: return Fixed(8, &item->number) || Fail();
+      case kFixed32: return Fixed(4, &item->number) || Fail();
       case kBytes: {
         std::uint64_t size = 0;
         if (!Varint(&size) || size > left_.size()) {

@@ -88,7 +88,8 @@ bool Interpret(std::string_view suffix, Scale* scale) {
       digits.remove_prefix(1);
     }
     int exponent = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), exponent);
+    const auto [end, error] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), exponent);
     if (digits.empty() || error != std::errc() || end != digits.data() + digits.size()) {
       return false;
     }

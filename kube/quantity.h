@@ -34,7 +34,8 @@ class Quantity {
   // The canonical spelling: what the API returns ("0.5" becomes "500m").
   std::string Text() const;
 
-  // Rounded away from zero. Differs: saturating at the ends of int64, where Kubernetes wraps around.
+  // Rounded away from zero. Differs: saturating at the ends of int64, where Kubernetes wraps
+  // around.
   std::int64_t Value() const;
   std::int64_t MilliValue() const;
   double AsDouble() const;

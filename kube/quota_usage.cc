@@ -9,7 +9,6 @@
 namespace sublet::kube {
 namespace {
 
-
 using kube::Quantity;
 
 bool IsCompute(std::string_view name) {
@@ -57,8 +56,7 @@ ResourceAmounts ServiceUsage(const Json& service) {
   if (type == "NodePort") {
     usage["services.nodeports"] = Quantity::FromInt(ports);
   } else if (type == "LoadBalancer") {
-    const bool allocates =
-        kube::FindBool(service, {"spec", "allocateLoadBalancerNodePorts"}, true);
+    const bool allocates = kube::FindBool(service, {"spec", "allocateLoadBalancerNodePorts"}, true);
     usage["services.loadbalancers"] = Quantity::FromInt(1);
     usage["services.nodeports"] = Quantity::FromInt(allocates ? ports : 0);
   }
@@ -77,8 +75,7 @@ ResourceAmounts ClaimUsage(const Json& claim) {
   if (!size.empty()) {
     usage["requests.storage"] = Quantity::ParseOrZero(size);
     if (!storage_class.empty()) {
-      usage[std::string(storage_class) + suffix + "requests.storage"] =
-          Quantity::ParseOrZero(size);
+      usage[std::string(storage_class) + suffix + "requests.storage"] = Quantity::ParseOrZero(size);
     }
   }
   return usage;
@@ -185,9 +182,10 @@ bool MatchesScopes(const Json& quota, std::string_view plural, const Json& objec
   if (plural != "pods" && plural != "persistentvolumeclaims") {
     return false;
   }
-  const bool by_scope = !has_scopes || std::all_of(scopes->begin(), scopes->end(), [&](const Json& scope) {
-    return scope.is_string() && HasScope(scope.get_ref<const std::string&>(), object);
-  });
+  const bool by_scope =
+      !has_scopes || std::all_of(scopes->begin(), scopes->end(), [&](const Json& scope) {
+        return scope.is_string() && HasScope(scope.get_ref<const std::string&>(), object);
+      });
   return by_scope &&
          (!has_expressions ||
           std::all_of(expressions->begin(), expressions->end(), [&](const Json& expression) {

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "kube/pod_resources.h"
 #include "kube/json.h"
+#include "kube/pod_resources.h"
 
 namespace sublet::kube {
 
@@ -21,8 +21,8 @@ ResourceAmounts QuotaUsage(std::string_view group, std::string_view plural,
 // scopes.
 bool MatchesScopes(const kube::Json& quota, std::string_view plural, const kube::Json& object);
 
-// Compute resources that quotas on `limited` demand of every container of the pod and some container
-// does not name: "limits.cpu for: c1,c2". Empty when nothing is missing.
+// Compute resources that quotas on `limited` demand of every container of the pod and some
+// container does not name: "limits.cpu for: c1,c2". Empty when nothing is missing.
 std::string MissingResources(const kube::Json& pod, const ResourceAmounts& limited);
 
 }  // namespace sublet::kube

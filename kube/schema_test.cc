@@ -1,4 +1,6 @@
 // The generated schema tables, decoding through them, and the registry of kinds.
+#include "kube/schema/schema.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -8,7 +10,6 @@
 #include "kube/kinds/registry.h"
 #include "kube/kinds/write_path.h"
 #include "kube/object.h"
-#include "kube/schema/schema.h"
 #include "kube/timestamp.h"
 #include "kube/typed.h"
 
@@ -22,8 +23,13 @@ std::string TestData(const char* name) {
 
 TEST(Schema, KnowsFieldsKeysAndNumbers) {
   const auto container = schema::FindType("apps", "v1", "Deployment")
-                             .FindField("spec").type().FindField("template").type()
-                             .FindField("spec").type().FindField("containers");
+                             .FindField("spec")
+                             .type()
+                             .FindField("template")
+                             .type()
+                             .FindField("spec")
+                             .type()
+                             .FindField("containers");
   EXPECT_TRUE(container.Has(schema::kRequired));
   EXPECT_TRUE(container.Has(schema::kPatchMerge));
   EXPECT_EQ(container.merge_key(), "name");
@@ -35,8 +41,12 @@ TEST(Schema, KnowsFieldsKeysAndNumbers) {
   EXPECT_EQ(container.type().GoName(), "[]v1.Container");
   EXPECT_TRUE(schema::FindType("", "v1", "DeleteOptions"));
   EXPECT_FALSE(schema::FindType("", "v1", "Nothing"));
-  EXPECT_TRUE(schema::FindType("", "v1", "Pod").FindField("spec").type().FindField("nodeSelector")
-                  .type().Has(schema::kAtomic));
+  EXPECT_TRUE(schema::FindType("", "v1", "Pod")
+                  .FindField("spec")
+                  .type()
+                  .FindField("nodeSelector")
+                  .type()
+                  .Has(schema::kAtomic));
 }
 
 // Each line: what a client sent, what the reference types make of it, strict errors, the error.
@@ -49,8 +59,8 @@ TEST(Typed, NormalizesAsTheReferenceTypesDo) {
     Json object = c["in"];
     const GroupVersionKind kind = KindOf(object);
     std::vector<std::string> unknown;
-    const auto done = NormalizeTyped(schema::FindType(kind.group, kind.version, kind.kind),
-                                     &object, &unknown);
+    const auto done =
+        NormalizeTyped(schema::FindType(kind.group, kind.version, kind.kind), &object, &unknown);
     if (c.contains("error")) {
       ASSERT_FALSE(done.ok()) << line;
       EXPECT_EQ(done.error().message(), c["error"].get<std::string>()) << line;
@@ -58,8 +68,9 @@ TEST(Typed, NormalizesAsTheReferenceTypesDo) {
     }
     ASSERT_TRUE(done.ok()) << line << done.error().message();
     EXPECT_EQ(object, c["out"]) << Json::diff(c["out"], object);
-    std::vector<std::string> strict =
-        c.contains("strict") ? c["strict"].get<std::vector<std::string>>() : std::vector<std::string>();
+    std::vector<std::string> strict = c.contains("strict")
+                                          ? c["strict"].get<std::vector<std::string>>()
+                                          : std::vector<std::string>();
     std::sort(strict.begin(), strict.end());
     std::sort(unknown.begin(), unknown.end());
     EXPECT_EQ(unknown, strict) << line;
@@ -81,10 +92,12 @@ TEST(Registry, ListsEveryGaKindWithItsNames) {
   EXPECT_TRUE(pods->has_status);
   EXPECT_TRUE(pods->has_generation);
   ASSERT_NE(pods->FindSubresource("eviction"), nullptr);
-  EXPECT_EQ(pods->FindSubresource("eviction")->kind, (GroupVersionKind{"policy", "v1", "Eviction"}));
+  EXPECT_EQ(pods->FindSubresource("eviction")->kind,
+            (GroupVersionKind{"policy", "v1", "Eviction"}));
   EXPECT_EQ(FindBuiltinResource("apps", "v1", "deployments")->FindSubresource("scale")->kind,
             (GroupVersionKind{"autoscaling", "v1", "Scale"}));
-  EXPECT_EQ(FindBuiltinKind("events.k8s.io", "v1", "Event")->storage, (GroupResource{"", "events"}));
+  EXPECT_EQ(FindBuiltinKind("events.k8s.io", "v1", "Event")->storage,
+            (GroupResource{"", "events"}));
   for (const KindPtr& kind : BuiltinKinds()) {
     EXPECT_TRUE(kind->type) << kind->resource;
     EXPECT_TRUE(!kind->HasVerb("list") ||
@@ -147,13 +160,16 @@ TEST_F(WritePath, CreateErrorsAreKubernetes) {
       {R"({"name":"a","namespace":"m"})", 400,
        "the namespace of the provided object does not match the namespace sent on the request"},
       {R"({})", 422,
-       "ConfigMap \"\" is invalid: metadata.name: Required value: name or generateName is required"},
-      {R"({"name":"a","ownerReferences":[{"apiVersion":"v1","kind":"A","name":"x","uid":""}]})", 422,
+       "ConfigMap \"\" is invalid: metadata.name: Required value: name or generateName is "
+       "required"},
+      {R"({"name":"a","ownerReferences":[{"apiVersion":"v1","kind":"A","name":"x","uid":""}]})",
+       422,
        "ConfigMap \"a\" is invalid: metadata.ownerReferences.uid: Invalid value: \"\": must not be "
        "empty"},
       {R"({"name":"a","finalizers":["orphan","foregroundDeletion"]})", 422,
        "ConfigMap \"a\" is invalid: metadata.finalizers: Invalid value: "
-       "[\"orphan\",\"foregroundDeletion\"]: finalizer foregroundDeletion and orphan cannot be both "
+       "[\"orphan\",\"foregroundDeletion\"]: finalizer foregroundDeletion and orphan cannot be "
+       "both "
        "set"},
   };
   for (const auto& c : cases) {
@@ -167,9 +183,10 @@ TEST_F(WritePath, CreateErrorsAreKubernetes) {
 
 TEST_F(WritePath, UpdateKeepsSystemFieldsAndCountsGenerations) {
   Json old = Deployment(R"({"name":"d","namespace":"n","uid":"u","generation":3,
-      "creationTimestamp":"2025-01-01T00:00:00Z","resourceVersion":"5"})", 1, R"({"replicas":1})");
-  Json object = Deployment(R"({"name":"d","generation":9,"resourceVersion":"5"})", 1,
-                           R"({"replicas":7})");
+      "creationTimestamp":"2025-01-01T00:00:00Z","resourceVersion":"5"})",
+                        1, R"({"replicas":1})");
+  Json object =
+      Deployment(R"({"name":"d","generation":9,"resourceVersion":"5"})", 1, R"({"replicas":7})");
   Json same = object;
   ASSERT_TRUE(BeforeUpdate(*deployment_, context_, "", old, &same, &warnings_).ok());
   EXPECT_TRUE(IsUnchanged(old, same)) << same;
@@ -196,9 +213,10 @@ TEST_F(WritePath, NoNewFinalizersWhileDeleting) {
   AddFinalizer(&object, "x/y");
   const auto done = BeforeUpdate(*deployment_, context_, "", old, &object, &warnings_);
   ASSERT_FALSE(done.ok());
-  EXPECT_EQ(done.error().message(),
-            "Deployment.apps \"a\" is invalid: metadata.finalizers: Forbidden: no new finalizers can "
-            "be added if the object is being deleted, found new finalizers []string{\"x/y\"}");
+  EXPECT_EQ(
+      done.error().message(),
+      "Deployment.apps \"a\" is invalid: metadata.finalizers: Forbidden: no new finalizers can "
+      "be added if the object is being deleted, found new finalizers []string{\"x/y\"}");
 }
 
 }  // namespace

@@ -50,38 +50,22 @@ StatusDetails DetailsFromJson(const Json& json) {
 // The reason that belongs to an HTTP code when the server named none.
 Reason ReasonFromCode(int code) {
   switch (code) {
-    case 400:
-      return Reason::kBadRequest;
-    case 401:
-      return Reason::kUnauthorized;
-    case 403:
-      return Reason::kForbidden;
-    case 404:
-      return Reason::kNotFound;
-    case 405:
-      return Reason::kMethodNotAllowed;
-    case 406:
-      return Reason::kNotAcceptable;
-    case 409:
-      return Reason::kConflict;
-    case 410:
-      return Reason::kGone;
-    case 413:
-      return Reason::kRequestEntityTooLarge;
-    case 415:
-      return Reason::kUnsupportedMediaType;
-    case 422:
-      return Reason::kInvalid;
-    case 429:
-      return Reason::kTooManyRequests;
-    case 500:
-      return Reason::kInternalError;
-    case 503:
-      return Reason::kServiceUnavailable;
-    case 504:
-      return Reason::kTimeout;
-    default:
-      return Reason::kUnknown;
+    case 400: return Reason::kBadRequest;
+    case 401: return Reason::kUnauthorized;
+    case 403: return Reason::kForbidden;
+    case 404: return Reason::kNotFound;
+    case 405: return Reason::kMethodNotAllowed;
+    case 406: return Reason::kNotAcceptable;
+    case 409: return Reason::kConflict;
+    case 410: return Reason::kGone;
+    case 413: return Reason::kRequestEntityTooLarge;
+    case 415: return Reason::kUnsupportedMediaType;
+    case 422: return Reason::kInvalid;
+    case 429: return Reason::kTooManyRequests;
+    case 500: return Reason::kInternalError;
+    case 503: return Reason::kServiceUnavailable;
+    case 504: return Reason::kTimeout;
+    default: return Reason::kUnknown;
   }
 }
 

@@ -183,7 +183,8 @@ Result<Json::array_t> MergeMaps(const Meta& meta, Json::array_t original, Json::
                     std::string(meta.type ? meta.type.GoName() : ""));
   }
   bool replaced = false;
-  SUBLET_TRY(Json::array_t plain, TakeSpecial(std::move(patch), meta.merge_key, &original, &replaced));
+  SUBLET_TRY(Json::array_t plain,
+             TakeSpecial(std::move(patch), meta.merge_key, &original, &replaced));
   if (replaced) {
     return plain;
   }
@@ -240,7 +241,8 @@ Result<void> RetainKeys(Json::object_t* patch, Json::object_t* original) {
   };
   bool ok = list.is_array();
   for (const auto& [key, value] : *patch) {
-    if (ok && !value.is_null() && !key.starts_with(kDeletePrefix) && !key.starts_with(kOrderPrefix)) {
+    if (ok && !value.is_null() && !key.starts_with(kDeletePrefix) &&
+        !key.starts_with(kOrderPrefix)) {
       ok = listed(key);
     }
   }
@@ -275,8 +277,8 @@ Result<void> ApplyOrders(Type type, Json::object_t* patch, Json::object_t* origi
     if (!in_original && !in_patch) {
       continue;
     }
-    for (const Json* list : {in_original ? &mine->second : nullptr,
-                             in_patch ? &theirs->second : nullptr}) {
+    for (const Json* list :
+         {in_original ? &mine->second : nullptr, in_patch ? &theirs->second : nullptr}) {
       if (list != nullptr && !list->is_array()) {
         return Internal("expected a []interface {}, but received a " + GoTypeName(*list));
       }
@@ -319,9 +321,8 @@ Result<void> MergeMember(Type type, const std::string& patch_key, Json value,
     return Ok();
   }
   const auto at = original->find(key);
-  const bool same_shape = at != original->end() &&
-                          ((at->second.is_object() && value.is_object()) ||
-                           (at->second.is_array() && value.is_array()));
+  const bool same_shape = at != original->end() && ((at->second.is_object() && value.is_object()) ||
+                                                    (at->second.is_array() && value.is_array()));
   if (!same_shape) {
     if (!deletes) {
       DropNulls(&value);
@@ -366,8 +367,8 @@ Result<void> MergeMap(Type type, Json patch, Json* original) {
       *original = Json::object();
       return Ok();
     }
-    return Internal("unknown patch type: " + GoPrint(directive->second) + " in map: " +
-                    GoPrint(patch));
+    return Internal("unknown patch type: " + GoPrint(directive->second) +
+                    " in map: " + GoPrint(patch));
   }
   if (!original->is_object()) {
     *original = Json::object();

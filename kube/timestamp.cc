@@ -174,8 +174,8 @@ Result<WallTime> ParseTime(std::string_view text) {
   if (!Parse(text, &time)) {
     const std::string quoted = GoQuote(text);
     // Go names the part of its layout where reading stopped; the year is by far the usual one.
-    return BadRequest("parsing time " + quoted + " as \"2006-01-02T15:04:05Z07:00\": cannot parse " +
-                      quoted + " as \"2006\"");
+    return BadRequest("parsing time " + quoted +
+                      " as \"2006-01-02T15:04:05Z07:00\": cannot parse " + quoted + " as \"2006\"");
   }
   return time;
 }
@@ -239,15 +239,14 @@ Result<nanoseconds> ParseDuration(std::string_view text) {
     return invalid();
   }
   static constexpr std::pair<std::string_view, double> kUnits[] = {
-      {"ns", 1},   {"us", 1e3},  {"\xc2\xb5s", 1e3}, {"\xce\xbcs", 1e3},
-      {"ms", 1e6}, {"s", 1e9},   {"m", 6e10},        {"h", 3.6e12},
+      {"ns", 1},   {"us", 1e3}, {"\xc2\xb5s", 1e3}, {"\xce\xbcs", 1e3},
+      {"ms", 1e6}, {"s", 1e9},  {"m", 6e10},        {"h", 3.6e12},
   };
   long double total = 0;
   while (!left.empty()) {
     const std::size_t digits = left.find_first_not_of("0123456789.");
     const std::string_view number = left.substr(0, digits);
-    if (number.empty() || number == "." ||
-        number.find('.') != number.rfind('.')) {
+    if (number.empty() || number == "." || number.find('.') != number.rfind('.')) {
       return invalid();
     }
     if (digits == std::string_view::npos) {

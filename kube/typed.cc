@@ -52,16 +52,11 @@ struct Step {
 
 std::string_view JsonKindName(const Json& value) {
   switch (value.type()) {
-    case Json::value_t::string:
-      return "string";
-    case Json::value_t::boolean:
-      return "bool";
-    case Json::value_t::array:
-      return "array";
-    case Json::value_t::object:
-      return "object";
-    default:
-      return "number";
+    case Json::value_t::string: return "string";
+    case Json::value_t::boolean: return "bool";
+    case Json::value_t::array: return "array";
+    case Json::value_t::object: return "object";
+    default: return "number";
   }
 }
 
@@ -99,8 +94,8 @@ void Normalizer::TypeError(Type type, std::string_view owner, const Step& at, co
                            std::string_view wanted) {
   std::string text = "json: cannot unmarshal ";
   text.append(JsonKindName(value));
-  const bool into_number = wanted == "int32" || type.kind() == ValueKind::kInt32 ||
-                           type.kind() == ValueKind::kInt64;
+  const bool into_number =
+      wanted == "int32" || type.kind() == ValueKind::kInt32 || type.kind() == ValueKind::kInt64;
   if (value.is_number() && into_number) {
     text.append(" ").append(Dump(value));
   }
@@ -117,10 +112,10 @@ void Normalizer::TypeError(Type type, std::string_view owner, const Step& at, co
 // True when Go's encoder leaves out a value of this field because it is empty.
 bool IsOmitted(const Field& field, Type type, const Json& value) {
   if (value.is_null()) {
-    const bool is_struct = !field.Has(schema::kPointer) &&  // for Go; omitempty never applies
-                           (type.kind() == ValueKind::kTime || type.kind() == ValueKind::kMicroTime ||
-                            type.kind() == ValueKind::kRawExtension ||
-                            type.kind() == ValueKind::kJson);
+    const bool is_struct =
+        !field.Has(schema::kPointer) &&  // for Go; omitempty never applies
+        (type.kind() == ValueKind::kTime || type.kind() == ValueKind::kMicroTime ||
+         type.kind() == ValueKind::kRawExtension || type.kind() == ValueKind::kJson);
     return field.Has(schema::kOmitZero) || (field.Has(schema::kOmitEmpty) && !is_struct);
   }
   if (field.Has(schema::kPointer)) {
@@ -133,10 +128,8 @@ bool IsOmitted(const Field& field, Type type, const Json& value) {
         return value.get_ref<const std::string&>().empty() &&
                (kind == ValueKind::kString || kind == ValueKind::kBytes);
       }
-      case Json::value_t::boolean:
-        return !value.get<bool>();
-      case Json::value_t::array:
-        return value.empty();
+      case Json::value_t::boolean: return !value.get<bool>();
+      case Json::value_t::array: return value.empty();
       case Json::value_t::object:
         if (type.kind() == ValueKind::kMap) {
           return value.empty();
@@ -149,8 +142,7 @@ bool IsOmitted(const Field& field, Type type, const Json& value) {
           return true;
         }
         break;
-      default:
-        break;
+      default: break;
     }
   }
   return field.Has(schema::kOmitZero) && type.kind() == ValueKind::kStruct &&
@@ -174,8 +166,7 @@ Json AbsentValue(const Field& field) {
     case ValueKind::kRawExtension:
     case ValueKind::kJson:
       return field.Has(schema::kOmitZero) ? Json(Json::value_t::discarded) : ZeroValue(type);
-    default:
-      return leaves_out ? Json(Json::value_t::discarded) : ZeroValue(type);
+    default: return leaves_out ? Json(Json::value_t::discarded) : ZeroValue(type);
   }
 }
 
@@ -217,7 +208,7 @@ void Normalizer::Struct(Type type, const Step& at, Json* value) {
       member = nullptr;  // an empty list does not survive the stored form
     }
     it = member.is_discarded() || IsOmitted(field, field_type, member) ? object.erase(it)
-                                                                        : std::next(it);
+                                                                       : std::next(it);
   }
   while (it != object.end()) {
     Unknown(at, it->first);
@@ -284,12 +275,9 @@ void Normalizer::Value(Type type, std::string_view owner, const Step& at, Json* 
     default: {
       std::string problem;
       switch (NormalizeScalar(type.kind(), value, &problem)) {
-        case ScalarOutcome::kOk:
-          return;
-        case ScalarOutcome::kWrongType:
-          return TypeError(type, owner, at, *value, problem);
-        case ScalarOutcome::kProblem:
-          return Fail(std::move(problem));
+        case ScalarOutcome::kOk: return;
+        case ScalarOutcome::kWrongType: return TypeError(type, owner, at, *value, problem);
+        case ScalarOutcome::kProblem: return Fail(std::move(problem));
       }
     }
   }
@@ -325,8 +313,7 @@ class Pruner {
           }
         }
         return;
-      default:
-        return;
+      default: return;
     }
   }
 
@@ -374,19 +361,14 @@ Result<void> NormalizeTyped(Type type, Json* object, std::vector<std::string>* u
 
 Json ZeroValue(Type type) {
   switch (type.kind()) {
-    case ValueKind::kString:
-      return "";
+    case ValueKind::kString: return "";
     case ValueKind::kInt32:
     case ValueKind::kInt64:
     case ValueKind::kFloat:
-    case ValueKind::kIntOrString:
-      return 0;
-    case ValueKind::kBool:
-      return false;
-    case ValueKind::kQuantity:
-      return "0";
-    case ValueKind::kDuration:
-      return "0s";
+    case ValueKind::kIntOrString: return 0;
+    case ValueKind::kBool: return false;
+    case ValueKind::kQuantity: return "0";
+    case ValueKind::kDuration: return "0s";
     case ValueKind::kStruct: {
       Json object = Json::object();
       for (std::size_t i = 0; i < type.field_count(); ++i) {
@@ -401,8 +383,7 @@ Json ZeroValue(Type type) {
       }
       return object;
     }
-    default:
-      return nullptr;
+    default: return nullptr;
   }
 }
 
@@ -447,8 +428,7 @@ void DefaultStructural(Type type, Json* value) {
         }
       }
       return;
-    default:
-      return;
+    default: return;
   }
 }
 

@@ -90,9 +90,8 @@ ScalarOutcome Base64(Json* value, std::string* problem) {
   }
   const std::string& digits = clean.empty() ? text : clean;
   std::size_t good = 0;
-  while (good < digits.size() &&
-         (std::isalnum(static_cast<unsigned char>(digits[good])) != 0 || digits[good] == '+' ||
-          digits[good] == '/')) {
+  while (good < digits.size() && (std::isalnum(static_cast<unsigned char>(digits[good])) != 0 ||
+                                  digits[good] == '+' || digits[good] == '/')) {
     ++good;
   }
   const std::size_t padding = digits.size() - good;
@@ -114,24 +113,16 @@ ScalarOutcome Base64(Json* value, std::string* problem) {
 ScalarOutcome NormalizeScalar(ValueKind kind, Json* value, std::string* problem) {
   const auto need = [](bool ok) { return ok ? ScalarOutcome::kOk : ScalarOutcome::kWrongType; };
   switch (kind) {
-    case ValueKind::kString:
-      return need(value->is_string());
-    case ValueKind::kInt32:
-      return Integer(value, true);
-    case ValueKind::kInt64:
-      return Integer(value, false);
-    case ValueKind::kFloat:
-      return need(value->is_number());
-    case ValueKind::kBool:
-      return need(value->is_boolean());
+    case ValueKind::kString: return need(value->is_string());
+    case ValueKind::kInt32: return Integer(value, true);
+    case ValueKind::kInt64: return Integer(value, false);
+    case ValueKind::kFloat: return need(value->is_number());
+    case ValueKind::kBool: return need(value->is_boolean());
     case ValueKind::kBytes:
       return value->is_string() ? Base64(value, problem) : ScalarOutcome::kWrongType;
-    case ValueKind::kQuantity:
-      return CanonicalQuantity(value, problem);
-    case ValueKind::kTime:
-      return CanonicalTime(value, false, problem);
-    case ValueKind::kMicroTime:
-      return CanonicalTime(value, true, problem);
+    case ValueKind::kQuantity: return CanonicalQuantity(value, problem);
+    case ValueKind::kTime: return CanonicalTime(value, false, problem);
+    case ValueKind::kMicroTime: return CanonicalTime(value, true, problem);
     case ValueKind::kDuration: {
       if (!value->is_string()) {
         return Wanted("string", problem);
@@ -152,8 +143,7 @@ ScalarOutcome NormalizeScalar(ValueKind kind, Json* value, std::string* problem)
         return Wanted("int32", problem);
       }
       return ScalarOutcome::kOk;
-    default:
-      return ScalarOutcome::kOk;  // anything goes
+    default: return ScalarOutcome::kOk;  // anything goes
   }
 }
 

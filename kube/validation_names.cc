@@ -144,8 +144,7 @@ Problems IsDns1123SubdomainWithUnderscore(std::string_view value) {
     problems.push_back(RegexProblem(
         "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', "
         "'-' or '.', and must start and end with an alphanumeric character",
-        "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*",
-        {"example.com"}));
+        "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*", {"example.com"}));
   }
   return problems;
 }
@@ -232,9 +231,10 @@ Problems IsCIdentifier(std::string_view value) {
   if (ok) {
     return {};
   }
-  return {RegexProblem("a valid C identifier must start with alphabetic character or '_', followed "
-                       "by a string of alphanumeric characters or '_'",
-                       "[A-Za-z_][A-Za-z0-9_]*", {"my_name", "MY_NAME", "MyName"})};
+  return {
+      RegexProblem("a valid C identifier must start with alphabetic character or '_', followed "
+                   "by a string of alphanumeric characters or '_'",
+                   "[A-Za-z_][A-Za-z0-9_]*", {"my_name", "MY_NAME", "MyName"})};
 }
 
 Problems IsPathSegmentName(std::string_view value) {
@@ -332,9 +332,9 @@ Problems IsConfigMapKey(std::string_view value) {
     return IsAlphanumeric(c) || c == '-' || c == '_' || c == '.';
   });
   if (!ok) {
-    problems.push_back(RegexProblem(
-        "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
-        "[-._a-zA-Z0-9]+", {"key.name", "KEY_NAME", "key-name"}));
+    problems.push_back(
+        RegexProblem("a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
+                     "[-._a-zA-Z0-9]+", {"key.name", "KEY_NAME", "key-name"}));
   }
   AddDirectoryProblems(value, &problems);
   return problems;
@@ -343,9 +343,9 @@ Problems IsConfigMapKey(std::string_view value) {
 Problems IsIpAddress(std::string_view value) {
   unsigned char buffer[16];
   const std::string text(value);
-  const bool ok = text.find('%') == std::string::npos &&
-                  (inet_pton(AF_INET, text.c_str(), buffer) == 1 ||
-                   inet_pton(AF_INET6, text.c_str(), buffer) == 1);
+  const bool ok =
+      text.find('%') == std::string::npos && (inet_pton(AF_INET, text.c_str(), buffer) == 1 ||
+                                              inet_pton(AF_INET6, text.c_str(), buffer) == 1);
   if (ok) {
     return {};
   }

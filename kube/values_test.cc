@@ -83,16 +83,17 @@ TEST(LabelSelector, MatchesAsQueriesExpect) {
     const char* selector;
     bool matches;
   } cases[] = {
-      {"", true},         {"a=1", true},      {"a=2", false},         {"c!=1", true},
-      {"a!=1", false},    {"a in (1,2)", true}, {"c notin (1)", true}, {"a notin (1)", false},
-      {"a", true},        {"!a", false},      {"!c", true},           {"a>0", true},
-      {"a<1", false},     {"b>0", false},     {"a=1,b=x", true},      {"a=1,b=y", false},
+      {"", true},      {"a=1", true},        {"a=2", false},        {"c!=1", true},
+      {"a!=1", false}, {"a in (1,2)", true}, {"c notin (1)", true}, {"a notin (1)", false},
+      {"a", true},     {"!a", false},        {"!c", true},          {"a>0", true},
+      {"a<1", false},  {"b>0", false},       {"a=1,b=x", true},     {"a=1,b=y", false},
   };
   for (const auto& c : cases) {
     EXPECT_EQ(LabelSelector::Parse(c.selector)->Matches(&labels), c.matches) << c.selector;
-    EXPECT_EQ(LabelSelector::Parse(c.selector)
-                  ->Matches(std::vector<std::pair<std::string, std::string>>{{"a", "1"}, {"b", "x"}}),
-              c.matches)
+    EXPECT_EQ(
+        LabelSelector::Parse(c.selector)
+            ->Matches(std::vector<std::pair<std::string, std::string>>{{"a", "1"}, {"b", "x"}}),
+        c.matches)
         << c.selector;
   }
 }
@@ -155,8 +156,7 @@ TEST(Timestamp, DurationsReadAndWriteAsGoDoes) {
     EXPECT_EQ(FormatDuration(nanoseconds(c.nanos)), c.shown) << c.text;
   }
   EXPECT_EQ(ParseDuration("5").error().message(), "time: missing unit in duration \"5\"");
-  EXPECT_EQ(ParseDuration("5x").error().message(),
-            "time: unknown unit \"x\" in duration \"5x\"");
+  EXPECT_EQ(ParseDuration("5x").error().message(), "time: unknown unit \"x\" in duration \"5x\"");
   EXPECT_EQ(ParseDuration("").error().message(), "time: invalid duration \"\"");
 }
 
@@ -165,10 +165,10 @@ TEST(Timestamp, AgesReadAsKubectlShowsThem) {
   const struct {
     std::int64_t seconds;
     const char* text;
-  } cases[] = {{-2, "<invalid>"}, {-1, "0s"},        {0, "0s"},          {119, "119s"},
-               {120, "2m"},       {125, "2m5s"},     {599, "9m59s"},     {600, "10m"},
-               {10799, "179m"},   {10800, "3h"},     {11100, "3h5m"},    {28800, "8h"},
-               {172799, "47h"},   {172800, "2d"},    {180000, "2d2h"},   {691200, "8d"},
+  } cases[] = {{-2, "<invalid>"}, {-1, "0s"},          {0, "0s"},        {119, "119s"},
+               {120, "2m"},       {125, "2m5s"},       {599, "9m59s"},   {600, "10m"},
+               {10799, "179m"},   {10800, "3h"},       {11100, "3h5m"},  {28800, "8h"},
+               {172799, "47h"},   {172800, "2d"},      {180000, "2d2h"}, {691200, "8d"},
                {63072000, "2y"},  {64800000, "2y20d"}, {252288000, "8y"}};
   for (const auto& c : cases) {
     EXPECT_EQ(HumanDuration(seconds(c.seconds)), c.text) << c.seconds;
@@ -241,10 +241,12 @@ TEST(Object, OwnersFinalizersAndConditions) {
 TEST(ValidationNames, SentencesAreKubernetes) {
   EXPECT_TRUE(IsDns1123Subdomain("a.b-c.d").empty());
   EXPECT_EQ(IsDns1123Label("a.b"), Problems{"must not contain dots"});
-  EXPECT_EQ(IsDns1123Subdomain("A")[0],
-            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' "
-            "or '.', and must start and end with an alphanumeric character (e.g. 'example.com', "
-            "regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')");
+  EXPECT_EQ(
+      IsDns1123Subdomain("A")[0],
+      "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' "
+      "or '.', and must start and end with an alphanumeric character (e.g. 'example.com', "
+      "regex used for validation is "
+      "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')");
   EXPECT_EQ(IsDns1035Label("1a").size(), 1u);
   EXPECT_EQ(IsPathSegmentName("a/b%"), (Problems{"may not contain '/'", "may not contain '%'"}));
   EXPECT_EQ(IsPortName("12345"), Problems{"must contain at least one letter (a-z)"});

@@ -11,8 +11,8 @@
 
 namespace sublet::kube {
 
-// As ParseYaml (kube/json.h); keys that stand twice in one mapping are told in `duplicates` ("line 7:
-// key \"a\" already set in map"), the last one wins.
+// As ParseYaml (kube/json.h); keys that stand twice in one mapping are told in `duplicates` ("line
+// 7: key \"a\" already set in map"), the last one wins.
 Result<Json> ParseYamlStrict(std::string_view text, const JsonLimits& limits,
                              std::vector<std::string>* duplicates);
 

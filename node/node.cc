@@ -69,7 +69,8 @@ void KillNow(ContainerEngine& engine, const std::string& id) {
   if (pidfd < 0) {
     return;
   }
-  // The descriptor holds the process; the cgroup's name says that the number was not given away before.
+  // The descriptor holds the process; the cgroup's name says that the number was not given away
+  // before.
   if (ReadFile("/proc/" + std::to_string(state->pid) + "/cgroup", 16384).find(id) !=
       std::string::npos) {
     ::syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, nullptr, 0);
@@ -231,8 +232,8 @@ class Agent {
     objects_ = std::make_unique<ApiObjects>(
         *client_, *informers_,
         [this](const std::string& pod_uid) { manager_->NoteObjectsChanged(pod_uid); });
-    volumes_ = std::make_unique<Volumes>(VolumesConfig{options_.root_directory}, *objects_,
-                                         SystemClock());
+    volumes_ =
+        std::make_unique<Volumes>(VolumesConfig{options_.root_directory}, *objects_, SystemClock());
     SUBLET_RETURN_IF_ERROR(volumes_->Prepare());
     images_ = std::make_unique<Images>(*engine_, *objects_, options_.parallel_pulls);
     prober_ = std::make_unique<Prober>(*engine_, 16);

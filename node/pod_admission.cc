@@ -17,8 +17,8 @@ std::string Number(const std::string& resource, const kube::Quantity& amount) {
 
 Rejection Short(const std::string& resource, const std::string& wanted, const std::string& used,
                 const std::string& capacity) {
-  return {"OutOf" + resource, "Node didn't have enough resource: " + resource + ", requested: " + wanted +
-                                  ", used: " + used + ", capacity: " + capacity};
+  return {"OutOf" + resource, "Node didn't have enough resource: " + resource + ", requested: " +
+                                  wanted + ", used: " + used + ", capacity: " + capacity};
 }
 
 Rejection Failed(const std::string& predicate, const std::string& why) {
@@ -27,12 +27,14 @@ Rejection Failed(const std::string& predicate, const std::string& why) {
 
 void ReadPorts(const Json& pod, const char* list, std::vector<HostPort>* out) {
   const Json* containers = kube::Find(pod, {"spec", list});
-  for (const Json& container : containers != nullptr && containers->is_array() ? *containers : Json::array()) {
+  for (const Json& container :
+       containers != nullptr && containers->is_array() ? *containers : Json::array()) {
     const Json* ports = kube::Find(container, {"ports"});
     for (const Json& port : ports != nullptr && ports->is_array() ? *ports : Json::array()) {
       if (const std::int64_t number = kube::FindInt(port, {"hostPort"}); number > 0) {
         const std::string_view ip = kube::FindString(port, {"hostIP"});
-        out->push_back({std::string(kube::FindString(port, {"protocol"}, "TCP")) + "/" + std::to_string(number),
+        out->push_back({std::string(kube::FindString(port, {"protocol"}, "TCP")) + "/" +
+                            std::to_string(number),
                         ip.empty() ? "0.0.0.0" : std::string(ip)});
       }
     }
@@ -50,10 +52,12 @@ PodDemand ReadPodDemand(const Json& pod) {
   out.requests = kube::PodAmounts(pod, "requests");
   ReadPorts(pod, "containers", &out.host_ports);
   Json placement = Json::object();
-  if (const Json* selector = kube::Find(pod, {"spec", "nodeSelector"}); selector != nullptr && !selector->empty()) {
+  if (const Json* selector = kube::Find(pod, {"spec", "nodeSelector"});
+      selector != nullptr && !selector->empty()) {
     placement["nodeSelector"] = *selector;
   }
-  if (const Json* affinity = kube::Find(pod, {"spec", "affinity", "nodeAffinity"}); affinity != nullptr) {
+  if (const Json* affinity = kube::Find(pod, {"spec", "affinity", "nodeAffinity"});
+      affinity != nullptr) {
     placement["affinity"]["nodeAffinity"] = *affinity;
   }
   if (!placement.empty()) {
@@ -68,7 +72,8 @@ PodDemand ReadPodDemand(const Json& pod) {
 NodeOffer ReadNodeOffer(const Json& node) {
   NodeOffer out;
   out.name = kube::NameOf(node);
-  if (const Json* labels = kube::Find(node, {"metadata", "labels"}); labels != nullptr && labels->is_object()) {
+  if (const Json* labels = kube::Find(node, {"metadata", "labels"});
+      labels != nullptr && labels->is_object()) {
     for (const auto& [key, value] : labels->items()) {
       out.labels.emplace_back(key, value.is_string() ? value.get<std::string>() : "");
     }
@@ -112,11 +117,13 @@ void PodAdmission::Release(const std::string& uid) {
 
 bool PodAdmission::PortsFree(const PodDemand& pod) const {
   return pod.host_ports.empty() || std::none_of(held_.begin(), held_.end(), [&](const auto& entry) {
-    return std::any_of(entry.second.host_ports.begin(), entry.second.host_ports.end(), [&](const HostPort& taken) {
-      return std::any_of(pod.host_ports.begin(), pod.host_ports.end(),
-                         [&](const HostPort& wanted) { return Clash(taken, wanted); });
-    });
-  });
+           return std::any_of(entry.second.host_ports.begin(), entry.second.host_ports.end(),
+                              [&](const HostPort& taken) {
+                                return std::any_of(
+                                    pod.host_ports.begin(), pod.host_ports.end(),
+                                    [&](const HostPort& wanted) { return Clash(taken, wanted); });
+                              });
+         });
 }
 
 // In kubelet's order: resources, the number of pods first, then labels, ports, taints.
@@ -125,7 +132,8 @@ std::optional<Rejection> PodAdmission::Judge(const PodDemand& pod, const NodeOff
     const auto found = amounts.find(name);
     return found != amounts.end() ? found->second : kube::Quantity();
   };
-  if (const auto most = node.allocatable.find("pods"); most != node.allocatable.end() &&
+  if (const auto most = node.allocatable.find("pods");
+      most != node.allocatable.end() &&
       kube::Quantity::FromInt(static_cast<std::int64_t>(held_.size()) + 1) > most->second) {
     return Short("pods", "1", std::to_string(held_.size()), Number("pods", most->second));
   }

@@ -11,7 +11,8 @@ namespace sublet::scheduler {
 
 namespace {
 
-// A gang of which a part could only be promised is promised as a whole: nothing is bound until all of it is free.
+// A gang of which a part could only be promised is promised as a whole: nothing is bound until all
+// of it is free.
 bool MustWaitTogether(const State& state, const Job& job) {
   for (const PodSet& set : job.pod_sets) {
     int promised = 0;
@@ -25,9 +26,10 @@ bool MustWaitTogether(const State& state, const Job& job) {
   return false;
 }
 
-// Differs: KAI lets a large gang starve behind a stream of small jobs. With Profile::backfill the first
-// gang, in the order of the queues, that has waited for `reserve_after` and that fits an empty cluster
-// keeps the nodes with most room for itself; whoever comes after it is placed on the others only.
+// Differs: KAI lets a large gang starve behind a stream of small jobs. With Profile::backfill the
+// first gang, in the order of the queues, that has waited for `reserve_after` and that fits an
+// empty cluster keeps the nodes with most room for itself; whoever comes after it is placed on the
+// others only.
 void Reserve(Session& session, const JobView& view) {
   State& state = session.state;
   const Job& job = state.job(view.job);
@@ -45,7 +47,8 @@ void Reserve(Session& session, const JobView& view) {
     const NodeHot& hot = state.hot[static_cast<std::size_t>(id)];
     return hot.idle[kGpu] + hot.releasing[kGpu];
   };
-  std::stable_sort(order.begin(), order.end(), [&](NodeId a, NodeId b) { return room(a) > room(b); });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](NodeId a, NodeId b) { return room(a) > room(b); });
   std::int64_t missing = 0;
   for (TaskId id : batch) {
     missing += state.task(id).shape->tracked[kGpu];
@@ -69,7 +72,8 @@ void Reserve(Session& session, const JobView& view) {
 std::vector<NodeId> WithoutReserved(const Session& session, const std::vector<NodeId>& nodes) {
   std::vector<NodeId> open;
   if (!session.reserved.empty()) {
-    std::copy_if(nodes.begin(), nodes.end(), std::back_inserter(open), [&](NodeId id) { return session.reserved.count(id) == 0; });
+    std::copy_if(nodes.begin(), nodes.end(), std::back_inserter(open),
+                 [&](NodeId id) { return session.reserved.count(id) == 0; });
   }
   return open;
 }
@@ -86,13 +90,16 @@ void RunAllocate(Session& session, TopologyCache& topologies) {
     Job& job = state.job(view->job);
     job.failures.clear();
     job.task_failures.clear();
-    const int held = std::count_if(job.pod_sets.begin(), job.pod_sets.end(), [&](const PodSet& set) {
-      return std::any_of(set.tasks.begin(), set.tasks.end(), [&](TaskId id) { return CountsForQuota(state.task(id).status); });
-    });
+    const int held =
+        std::count_if(job.pod_sets.begin(), job.pod_sets.end(), [&](const PodSet& set) {
+          return std::any_of(set.tasks.begin(), set.tasks.end(),
+                             [&](TaskId id) { return CountsForQuota(state.task(id).status); });
+        });
     Statement statement(state);
     const std::size_t before = session.decisions.size();
     const std::vector<NodeId> open = WithoutReserved(session, nodes);
-    const bool placed = allocator.Place(statement, session.reserved.empty() ? nodes : open, *view, false);
+    const bool placed =
+        allocator.Place(statement, session.reserved.empty() ? nodes : open, *view, false);
     if (!placed) {
       statement.Discard();
       session.Failed(view->job, Action::kAllocate);
@@ -129,7 +136,8 @@ void RunStaleGang(Session& session) {
       stale.push_back(id);
     }
   }
-  std::sort(stale.begin(), stale.end(), [&](JobId a, JobId b) { return state.job(a).key < state.job(b).key; });
+  std::sort(stale.begin(), stale.end(),
+            [&](JobId a, JobId b) { return state.job(a).key < state.job(b).key; });
   for (JobId id : stale) {
     Job& job = state.job(id);
     state.marked_stale.insert(id);
@@ -154,8 +162,8 @@ void RunStaleGang(Session& session) {
     }
     Statement statement(state);
     for (TaskId member : members) {
-      statement.Evict(member, ActionName(Action::kStaleGang), StaleMessage(job, state.task(member)), "",
-                      static_cast<int>(members.size()));
+      statement.Evict(member, ActionName(Action::kStaleGang), StaleMessage(job, state.task(member)),
+                      "", static_cast<int>(members.size()));
     }
     statement.Commit(&session.decisions);
   }

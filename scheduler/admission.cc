@@ -33,15 +33,20 @@ std::map<std::string, std::string, std::less<>> AnnotationMap(const Json& object
   return out;
 }
 
-std::string FieldOf(std::string_view annotation) { return "metadata.annotations[" + std::string(annotation) + "]"; }
+std::string FieldOf(std::string_view annotation) {
+  return "metadata.annotations[" + std::string(annotation) + "]";
+}
 
-StatusCause Forbid(std::string field, const std::string& why) { return {"FieldValueForbidden", "Forbidden: " + why, std::move(field)}; }
+StatusCause Forbid(std::string field, const std::string& why) {
+  return {"FieldValueForbidden", "Forbidden: " + why, std::move(field)};
+}
 
 StatusCause Wrong(std::string field, const std::string& value, const std::string& why) {
   return {"FieldValueInvalid", "Invalid value: " + value + ": " + why, std::move(field)};
 }
 
-Result<void> Outcome(const Json& object, std::string_view group, std::string_view kind, Causes causes) {
+Result<void> Outcome(const Json& object, std::string_view group, std::string_view kind,
+                     Causes causes) {
   if (causes.empty()) {
     return Ok();
   }
@@ -55,7 +60,8 @@ bool AsksFor(const Json& container, std::string_view prefix) {
       continue;
     }
     for (const auto& [name, value] : list->items()) {
-      if (name.compare(0, prefix.size(), prefix) == 0 && (!value.is_string() || !kube::Quantity::ParseOrZero(value.get<std::string>()).IsZero())) {
+      if (name.compare(0, prefix.size(), prefix) == 0 &&
+          (!value.is_string() || !kube::Quantity::ParseOrZero(value.get<std::string>()).IsZero())) {
         return true;
       }
     }
@@ -85,37 +91,46 @@ std::map<std::string, std::string, std::less<>> Counted(const Json& pod) {
   return all;
 }
 
-void CheckClashes(const Json& pod, const std::map<std::string, std::string, std::less<>>& notes, Causes* causes) {
+void CheckClashes(const Json& pod, const std::map<std::string, std::string, std::less<>>& notes,
+                  Causes* causes) {
   const bool fraction = notes.contains(gpu::kFractionAnnotation);
   const bool memory = notes.contains(gpu::kMemoryAnnotation);
   bool whole = false;
   EachContainer(pod, [&whole](const Json& container) {
-    whole = whole || AsksFor(container, "nvidia.com/gpu") || AsksFor(container, "amd.com/gpu") || AsksFor(container, "nvidia.com/mig-");
+    whole = whole || AsksFor(container, "nvidia.com/gpu") || AsksFor(container, "amd.com/gpu") ||
+            AsksFor(container, "nvidia.com/mig-");
   });
   if (const auto mps = notes.find(kMps); mps != notes.end() && mps->second == "true" && !fraction) {
     causes->push_back(Forbid(FieldOf(kMps), "MPS is only supported with a GPU fraction"));
   }
   if (fraction && whole) {
-    causes->push_back(Forbid(FieldOf(gpu::kFractionAnnotation), "cannot have both a GPU fraction and a whole GPU request or limit"));
+    causes->push_back(Forbid(FieldOf(gpu::kFractionAnnotation),
+                             "cannot have both a GPU fraction and a whole GPU request or limit"));
   }
   if (memory && (fraction || whole)) {
-    causes->push_back(Forbid(FieldOf(gpu::kMemoryAnnotation), "cannot request both GPU and GPU memory"));
+    causes->push_back(
+        Forbid(FieldOf(gpu::kMemoryAnnotation), "cannot request both GPU and GPU memory"));
   }
   if (notes.contains(gpu::kNumDevicesAnnotation) && !fraction && !memory) {
-    causes->push_back(Forbid(FieldOf(gpu::kNumDevicesAnnotation), "several fractional devices need gpu-fraction or gpu-memory"));
+    causes->push_back(Forbid(FieldOf(gpu::kNumDevicesAnnotation),
+                             "several fractional devices need gpu-fraction or gpu-memory"));
   }
   const auto name = notes.find(gpu::kContainerAnnotation);
   if (name == notes.end()) {
     return;
   }
   if (!fraction && !memory) {
-    causes->push_back(Forbid(FieldOf(gpu::kContainerAnnotation), "only allowed together with gpu-fraction or gpu-memory"));
+    causes->push_back(Forbid(FieldOf(gpu::kContainerAnnotation),
+                             "only allowed together with gpu-fraction or gpu-memory"));
     return;
   }
   bool found = false;
-  EachContainer(pod, [&](const Json& container) { found = found || FindString(container, {"name"}) == name->second; });
+  EachContainer(pod, [&](const Json& container) {
+    found = found || FindString(container, {"name"}) == name->second;
+  });
   if (!found) {
-    causes->push_back({"FieldValueNotFound", "Not found: \"" + name->second.substr(0, 64) + "\"", FieldOf(gpu::kContainerAnnotation)});
+    causes->push_back({"FieldValueNotFound", "Not found: \"" + name->second.substr(0, 64) + "\"",
+                       FieldOf(gpu::kContainerAnnotation)});
   }
 }
 
@@ -127,16 +142,20 @@ Result<void> CheckSharingRequest(const Json& pod, const Json* old) {
   // Bad values first. What belongs together is said below, in KAI's words.
   if (const auto parsed = gpu::ParseGpuRequest(notes); !parsed.ok()) {
     for (const StatusCause& cause : parsed.error().details().causes) {
-      if (cause.reason == "FieldValueInvalid" || cause.field.find("compute-") != std::string::npos) {
+      if (cause.reason == "FieldValueInvalid" ||
+          cause.field.find("compute-") != std::string::npos) {
         causes.push_back(cause);
       }
     }
   }
   CheckClashes(pod, notes, &causes);
-  if (old != nullptr && causes.empty() && !FindString(*old, {"spec", "nodeName"}).empty() && Counted(pod) != Counted(*old)) {
-    for (const std::string_view key : {gpu::kFractionAnnotation, gpu::kMemoryAnnotation, gpu::kNumDevicesAnnotation, gpu::kContainerAnnotation}) {
+  if (old != nullptr && causes.empty() && !FindString(*old, {"spec", "nodeName"}).empty() &&
+      Counted(pod) != Counted(*old)) {
+    for (const std::string_view key : {gpu::kFractionAnnotation, gpu::kMemoryAnnotation,
+                                       gpu::kNumDevicesAnnotation, gpu::kContainerAnnotation}) {
       if (kube::AnnotationOf(pod, key) != kube::AnnotationOf(*old, key)) {
-        causes.push_back(Forbid(FieldOf(key), "the GPU request of a pod that has a node cannot be changed"));
+        causes.push_back(
+            Forbid(FieldOf(key), "the GPU request of a pod that has a node cannot be changed"));
       }
     }
   }
@@ -147,7 +166,8 @@ Result<void> CheckQueue(const Json& queue) {
   Causes causes;
   const Json* resources = Find(queue, {"spec", "resources"});
   if (resources == nullptr || !resources->is_object()) {
-    causes.push_back({"FieldValueRequired", "Required value: resources must be specified", "spec.resources"});
+    causes.push_back(
+        {"FieldValueRequired", "Required value: resources must be specified", "spec.resources"});
   } else {
     for (const char* resource : {"cpu", "gpu", "memory"}) {
       for (const char* amount : {"quota", "limit", "overQuotaWeight"}) {
@@ -155,14 +175,17 @@ Result<void> CheckQueue(const Json& queue) {
         const double number = value != nullptr && value->is_number() ? value->get<double>() : 0;
         const bool weight = std::string_view(amount) == "overQuotaWeight";
         if (number < 0 && (weight || number != -1)) {
-          causes.push_back(Wrong(std::string("spec.resources.") + resource + "." + amount, value->dump(),
-                                 weight ? "must not be negative" : "must not be negative, but -1 for unlimited"));
+          causes.push_back(Wrong(
+              std::string("spec.resources.") + resource + "." + amount, value->dump(),
+              weight ? "must not be negative" : "must not be negative, but -1 for unlimited"));
         }
       }
     }
   }
-  if (const auto parent = FindString(queue, {"spec", "parentQueue"}); !parent.empty() && parent == kube::NameOf(queue)) {
-    causes.push_back(Wrong("spec.parentQueue", "\"" + std::string(parent) + "\"", "a queue cannot be its own parent"));
+  if (const auto parent = FindString(queue, {"spec", "parentQueue"});
+      !parent.empty() && parent == kube::NameOf(queue)) {
+    causes.push_back(Wrong("spec.parentQueue", "\"" + std::string(parent) + "\"",
+                           "a queue cannot be its own parent"));
   }
   return Outcome(queue, "scheduling.run.ai", "Queue", std::move(causes));
 }
@@ -221,27 +244,31 @@ std::map<std::string, SubGroupRow> RowsOf(const Json& list, Causes* causes) {
       row.sub_group = FindInt(list[i], {"minSubGroup"});
     }
     if (!rows.emplace(name, std::move(row)).second) {
-      causes->push_back({"FieldValueDuplicate", "Duplicate value: \"" + name + "\"", "spec.subGroups[" + std::to_string(i) + "].name"});
+      causes->push_back({"FieldValueDuplicate", "Duplicate value: \"" + name + "\"",
+                         "spec.subGroups[" + std::to_string(i) + "].name"});
     }
   }
   return rows;
 }
 
-void CheckRow(const std::string& name, const SubGroupRow& row, const std::string& field, bool create, Causes* causes,
-              std::vector<std::string>* warnings) {
+void CheckRow(const std::string& name, const SubGroupRow& row, const std::string& field,
+              bool create, Causes* causes, std::vector<std::string>* warnings) {
   if (row.children == 0) {
     if (row.sub_group) {
-      causes->push_back(Forbid(field + ".minSubGroup", "subgroup \"" + name + "\" has no children"));
+      causes->push_back(
+          Forbid(field + ".minSubGroup", "subgroup \"" + name + "\" has no children"));
     }
     return;
   }
   if (row.has_member && create && row.sub_group) {
-    causes->push_back(Forbid(field + ".minMember", "a subgroup with children has minSubGroup or none, not both"));
+    causes->push_back(
+        Forbid(field + ".minMember", "a subgroup with children has minSubGroup or none, not both"));
   } else if (row.has_member) {
     warnings->push_back("subgroup \"" + name + "\" has children: its minMember is ignored");
   }
   if (row.sub_group && *row.sub_group > static_cast<std::int64_t>(row.children)) {
-    warnings->push_back("subgroup \"" + name + "\" asks for " + std::to_string(*row.sub_group) + " of " + std::to_string(row.children) + " children and can never start");
+    warnings->push_back("subgroup \"" + name + "\" asks for " + std::to_string(*row.sub_group) +
+                        " of " + std::to_string(row.children) + " children and can never start");
   }
 }
 
@@ -266,14 +293,16 @@ Result<void> CheckPodGroup(const Json& group, const Json* old, std::vector<std::
     } else {
       ++found->second.children;
       if (InCycle(rows, std::string(FindString((*list)[i], {"name"})))) {
-        causes.push_back(Wrong(field, "\"" + parent + "\"", "the parents of subgroups form a cycle"));
+        causes.push_back(
+            Wrong(field, "\"" + parent + "\"", "the parents of subgroups form a cycle"));
       }
     }
   }
   if (causes.empty()) {
     for (std::size_t i = 0; i < list->size(); ++i) {
       const std::string name(FindString((*list)[i], {"name"}));
-      CheckRow(name, rows[name], "spec.subGroups[" + std::to_string(i) + "]", old == nullptr, &causes, warnings);
+      CheckRow(name, rows[name], "spec.subGroups[" + std::to_string(i) + "]", old == nullptr,
+               &causes, warnings);
     }
   }
   return Outcome(group, "scheduling.run.ai", "PodGroup", std::move(causes));
@@ -294,8 +323,9 @@ Result<void> CheckTopology(const Json& topology, const Json* old) {
   }
   for (std::size_t i = 0; i + 1 < labels.size(); ++i) {
     if (labels[i] == "kubernetes.io/hostname") {
-      causes.push_back(Wrong("spec.levels", levels->dump().substr(0, 200),
-                             "the kubernetes.io/hostname label can only be used at the lowest level of topology"));
+      causes.push_back(Wrong(
+          "spec.levels", levels->dump().substr(0, 200),
+          "the kubernetes.io/hostname label can only be used at the lowest level of topology"));
     }
   }
   if (old != nullptr) {

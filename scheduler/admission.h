@@ -1,7 +1,7 @@
-// Admission rules of a KAI-like scheduler as pure functions: what KAI's webhooks refuse, plus what would
-// make the accounts of the engine wrong. The API server's admission list calls them through
-// server/kai_admission.h before anything is stored.
-// Source: reference facts on KAI 1.3 and 2.4. Threads: pure, any.
+// Admission rules of a KAI-like scheduler as pure functions: what KAI's webhooks refuse, plus what
+// would make the accounts of the engine wrong. The API server's admission list calls them through
+// server/kai_admission.h before anything is stored. Source: reference facts on KAI 1.3 and 2.4.
+// Threads: pure, any.
 #pragma once
 
 #include <string>
@@ -12,10 +12,10 @@
 
 namespace sublet::scheduler {
 
-// Checks the GPU sharing annotations of a pod. `old` is null for a create.
-// Errors: Invalid with one cause per bad annotation, field metadata.annotations[KEY]. A request of a pod
-// that has a node cannot change: its devices were granted for what it said.
-// Differs: KAI accepts such a change and then counts the pod by a number that its device does not hold.
+// Checks the GPU sharing annotations of a pod. `old` is null for a create. Errors: Invalid with one
+// cause per bad annotation, field metadata.annotations[KEY]. A request of a pod that has a node
+// cannot change: its devices were granted for what it said. Differs: KAI accepts such a change and
+// then counts the pod by a number that its device does not hold.
 Result<void> CheckSharingRequest(const kube::Json& pod, const kube::Json* old);
 
 // Queue: resources must be there, no negative amounts but -1, a queue is not its own parent.
@@ -25,7 +25,8 @@ Result<void> CheckQueueDelete(const std::string& name, const std::vector<kube::J
 
 // PodGroup: names of sub groups are unique, parents exist, no cycles, minimums where they belong.
 // Texts of what is only doubtful are added to `warnings`.
-Result<void> CheckPodGroup(const kube::Json& group, const kube::Json* old, std::vector<std::string>* warnings);
+Result<void> CheckPodGroup(const kube::Json& group, const kube::Json* old,
+                           std::vector<std::string>* warnings);
 
 // Topology: levels are unique, do not change, and kubernetes.io/hostname is the last.
 Result<void> CheckTopology(const kube::Json& topology, const kube::Json* old);

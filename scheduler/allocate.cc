@@ -29,7 +29,8 @@ bool Allocator::OverCapacity(const Job& job, const Quota& asked, bool limits, Jo
     });
   };
   if (limits) {
-    check("OverLimit", OverLimit, [&](const QueueShare& q, int r) { return LimitMessage(q, r, request[r]); });
+    check("OverLimit", OverLimit,
+          [&](const QueueShare& q, int r) { return LimitMessage(q, r, request[r]); });
   }
   if (!over && !job.preemptible) {
     check("NonPreemptibleOverQuota", NonPreemptibleOverQuota,
@@ -38,7 +39,8 @@ bool Allocator::OverCapacity(const Job& job, const Quota& asked, bool limits, Jo
   return over;
 }
 
-bool Allocator::Place(Statement& statement, const std::vector<NodeId>& nodes, const JobView& view, bool simulate) {
+bool Allocator::Place(Statement& statement, const std::vector<NodeId>& nodes, const JobView& view,
+                      bool simulate) {
   State& state = session_.state;
   Job& job = state.job(view.job);
   statement_ = &statement;
@@ -72,7 +74,8 @@ std::vector<int> Allocator::SetsBelow(const Job& job, int group) const {
 
 namespace {
 
-std::vector<TaskId> TasksIn(const State& state, const std::vector<TaskId>& tasks, const std::vector<int>& sets) {
+std::vector<TaskId> TasksIn(const State& state, const std::vector<TaskId>& tasks,
+                            const std::vector<int>& sets) {
   std::vector<TaskId> inside;
   for (TaskId id : tasks) {
     if (std::find(sets.begin(), sets.end(), state.task(id).pod_set) != sets.end()) {
@@ -84,16 +87,19 @@ std::vector<TaskId> TasksIn(const State& state, const std::vector<TaskId>& tasks
 
 }  // namespace
 
-bool Allocator::PlaceGroup(int index, const std::vector<NodeId>& nodes, const std::vector<TaskId>& tasks) {
+bool Allocator::PlaceGroup(int index, const std::vector<NodeId>& nodes,
+                           const std::vector<TaskId>& tasks) {
   State& state = session_.state;
   Job& job = state.job(view_->job);
   const SubGroup& group = job.groups[static_cast<std::size_t>(index)];
-  const auto sets = NodeSets(session_, topologies_, job, group.topology, group.name, SetsBelow(job, index), tasks, nodes, !simulate_);
+  const auto sets = NodeSets(session_, topologies_, job, group.topology, group.name,
+                             SetsBelow(job, index), tasks, nodes, !simulate_);
   for (const std::vector<NodeId>& set : sets) {
     const auto mark = statement_->Mark();
     std::vector<int> children = group.groups;
     std::sort(children.begin(), children.end(), [&](int a, int b) {
-      return job.groups[static_cast<std::size_t>(a)].name < job.groups[static_cast<std::size_t>(b)].name;
+      return job.groups[static_cast<std::size_t>(a)].name <
+             job.groups[static_cast<std::size_t>(b)].name;
     });
     bool placed = true;
     for (int child : children) {
@@ -101,7 +107,8 @@ bool Allocator::PlaceGroup(int index, const std::vector<NodeId>& nodes, const st
     }
     if (placed) {
       for (std::size_t pod_set : PodSetOrder(job, JobView::Whole(view_->job), group.pod_sets)) {
-        placed = placed && PlacePodSet(static_cast<int>(pod_set), set, TasksIn(state, tasks, {static_cast<int>(pod_set)}));
+        placed = placed && PlacePodSet(static_cast<int>(pod_set), set,
+                                       TasksIn(state, tasks, {static_cast<int>(pod_set)}));
       }
     }
     if (placed) {
@@ -112,10 +119,12 @@ bool Allocator::PlaceGroup(int index, const std::vector<NodeId>& nodes, const st
   return false;
 }
 
-bool Allocator::PlacePodSet(int index, const std::vector<NodeId>& nodes, const std::vector<TaskId>& tasks) {
+bool Allocator::PlacePodSet(int index, const std::vector<NodeId>& nodes,
+                            const std::vector<TaskId>& tasks) {
   Job& job = session_.state.job(view_->job);
   const PodSet& pod_set = job.pod_sets[static_cast<std::size_t>(index)];
-  const auto sets = NodeSets(session_, topologies_, job, pod_set.topology, pod_set.name, {index}, tasks, nodes, !simulate_);
+  const auto sets = NodeSets(session_, topologies_, job, pod_set.topology, pod_set.name, {index},
+                             tasks, nodes, !simulate_);
   for (const std::vector<NodeId>& set : sets) {
     const auto mark = statement_->Mark();
     int placed = 0;
@@ -143,7 +152,8 @@ const std::map<NodeId, double>* Allocator::TopologyScores(const Task& task) cons
   if (auto it = session_.topology_scores.find(set.name); it != session_.topology_scores.end()) {
     return &it->second;
   }
-  for (int group = set.parent; group != kNone; group = job.groups[static_cast<std::size_t>(group)].parent) {
+  for (int group = set.parent; group != kNone;
+       group = job.groups[static_cast<std::size_t>(group)].parent) {
     auto it = session_.topology_scores.find(job.groups[static_cast<std::size_t>(group)].name);
     if (it != session_.topology_scores.end()) {
       return &it->second;
@@ -152,13 +162,14 @@ const std::map<NodeId, double>* Allocator::TopologyScores(const Task& task) cons
   return nullptr;
 }
 
-// Keeps only nodes where the amounts fit and gives each its score. KAI scores before it filters, so the
-// range of free amounts is taken over all nodes of the set.
+// Keeps only nodes where the amounts fit and gives each its score. KAI scores before it filters, so
+// the range of free amounts is taken over all nodes of the set.
 void Allocator::ScoreNodes(const Task& task, const std::vector<NodeId>& nodes) {
   State& state = session_.state;
   const Profile& profile = session_.profile;
   const Shape& shape = *task.shape;
-  const bool gpu_task = shape.gpus > 0 || task.dra > 0 || shape.shared || shape.request.gpu == GpuKind::kMig;
+  const bool gpu_task =
+      shape.gpus > 0 || task.dra > 0 || shape.shared || shape.request.gpu == GpuKind::kMig;
   const int dim = gpu_task ? kGpu : kCpu;
   const PlacementOrder order = gpu_task ? profile.gpu : profile.cpu;
   double least = std::numeric_limits<double>::max();
@@ -178,14 +189,16 @@ void Allocator::ScoreNodes(const Task& task, const std::vector<NodeId>& nodes) {
     const NodeHot& hot = state.hot[static_cast<std::size_t>(id)];
     // The cheap part of the check first: most nodes of a full cluster end here.
     if (shape.tracked[kCpu] > hot.idle[kCpu] + hot.releasing[kCpu] ||
-        (!shape.shared && shape.tracked[kGpu] + task.dra > hot.idle[kGpu] + hot.releasing[kGpu]) || !FitsLater(state, task, id)) {
+        (!shape.shared && shape.tracked[kGpu] + task.dra > hot.idle[kGpu] + hot.releasing[kGpu]) ||
+        !FitsLater(state, task, id)) {
       continue;
     }
     double score = 0;
     const bool now = FitsNow(state, task, id);
     score += profile.score_availability && now ? 100 : 0;
     score += profile.score_resource_type && !gpu_task && hot.cpu_only ? 10 : 0;
-    // A pod of whole devices never shares; one without devices counts as fitting beside every share.
+    // A pod of whole devices never shares; one without devices counts as fitting beside every
+    // share.
     if (profile.score_sharing && hot.has_groups && (shape.shared || shape.tracked[kGpu] == 0)) {
       const Node& node = state.nodes[static_cast<std::size_t>(id)];
       for (const GpuGroup& group : node.groups) {
@@ -201,7 +214,8 @@ void Allocator::ScoreNodes(const Task& task, const std::vector<NodeId>& nodes) {
       score += least == most ? 9 : 9 * (1 - (free - least) / (most - least));
     } else if (order == PlacementOrder::kSpread && overall != 0) {
       const Node& node = state.nodes[static_cast<std::size_t>(id)];
-      const double count = gpu_task && node.gpu_count > 0 ? static_cast<double>(node.gpu_count * kDevice) : overall;
+      const double count =
+          gpu_task && node.gpu_count > 0 ? static_cast<double>(node.gpu_count * kDevice) : overall;
       score += free / count;
     }
     candidates_.push_back({score, hot.rank, id});
@@ -242,8 +256,8 @@ void Allocator::AddSpecialScores(const Task& task, const std::vector<NodeId>& no
   if (!session_.profile.score_pod_affinity) {
     return;
   }
-  // Differs: KAI has neither preferred node affinity nor soft spreading; both count below its own scores
-  // of devices and topology, so that they only decide where KAI has no opinion.
+  // Differs: KAI has neither preferred node affinity nor soft spreading; both count below its own
+  // scores of devices and topology, so that they only decide where KAI has no opinion.
   for (const PreferredNodeTerm& preferred : constraints.preferred) {
     for (Candidate& candidate : candidates_) {
       const NodeSpec& node = state.nodes[static_cast<std::size_t>(candidate.node)].spec;
@@ -311,10 +325,12 @@ bool Allocator::PlaceOn(TaskId id, NodeId node) {
   return true;
 }
 
-// A pod whose fate depends on its shape alone: what failed on all nodes fails again while nothing is freed.
+// A pod whose fate depends on its shape alone: what failed on all nodes fails again while nothing
+// is freed.
 bool Allocator::Memoizable(const Task& task, const std::vector<NodeId>& nodes) const {
-  return task.claims.empty() && !task.shape->pod_constraints && task.nominated_node.empty() && !task.legacy_mig &&
-         session_.topology_scores.empty() && session_.state.constrained_tasks == 0 && task.retry_at <= session_.now &&
+  return task.claims.empty() && !task.shape->pod_constraints && task.nominated_node.empty() &&
+         !task.legacy_mig && session_.topology_scores.empty() &&
+         session_.state.constrained_tasks == 0 && task.retry_at <= session_.now &&
          task.unschedulable_reason.empty() && nodes.size() == session_.state.NodesByName().size();
 }
 
@@ -335,7 +351,8 @@ std::string Allocator::FailureText(const Task& task, const std::vector<NodeId>& 
       ++reasons[reason];
     }
   }
-  return session_.profile.kube ? KubeHistogram(static_cast<int>(nodes.size()), reasons) : HistogramMessage(reasons);
+  return session_.profile.kube ? KubeHistogram(static_cast<int>(nodes.size()), reasons)
+                               : HistogramMessage(reasons);
 }
 
 void Allocator::ReportFailure(TaskId id, const std::vector<NodeId>& nodes, int placed) {
@@ -347,13 +364,17 @@ void Allocator::ReportFailure(TaskId id, const std::vector<NodeId>& nodes, int p
   Job& job = state.job(task.job);
   const bool memo = placed == 0 && statement_->Empty() && Memoizable(task, nodes);
   const auto known = session_.hopeless.find(task.shape->id);
-  const std::string cause = memo && known != session_.hopeless.end() ? known->second : FailureText(task, nodes);
+  const std::string cause =
+      memo && known != session_.hopeless.end() ? known->second : FailureText(task, nodes);
   // What a queue's limit refuses is no matter of the shape.
-  if (memo && known == session_.hopeless.end() && cause.find("capacity. Reason:") == std::string::npos) {
+  if (memo && known == session_.hopeless.end() &&
+      cause.find("capacity. Reason:") == std::string::npos) {
     session_.hopeless[task.shape->id] = cause;
   }
   job.task_failures[id] = cause;
-  job.failures.push_back({"PodSchedulingErrors", session_.profile.kube ? cause : GangMessage(job, task, placed, cause), "", kNone, -1});
+  job.failures.push_back({"PodSchedulingErrors",
+                          session_.profile.kube ? cause : GangMessage(job, task, placed, cause), "",
+                          kNone, -1});
 }
 
 }  // namespace sublet::scheduler

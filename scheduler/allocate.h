@@ -1,6 +1,6 @@
-// Placing the next batch of a job: sub group by sub group, pod by pod, on the best node that fits, for
-// real or as promises only. Everything happens in a Statement; a batch is placed whole or not at all.
-// Threads: one.
+// Placing the next batch of a job: sub group by sub group, pod by pod, on the best node that fits,
+// for real or as promises only. Everything happens in a Statement; a batch is placed whole or not
+// at all. Threads: one.
 #pragma once
 
 #include <vector>
@@ -13,12 +13,14 @@ namespace sublet::scheduler {
 
 class Allocator {
  public:
-  Allocator(Session& session, TopologyCache& topologies) : session_(session), topologies_(topologies) {}
+  Allocator(Session& session, TopologyCache& topologies)
+      : session_(session), topologies_(topologies) {}
 
   // Places the next batch of `view` on `nodes` (by name). `simulate`: promises only, pods that the
-  // statement evicted may be placed again, and no failure texts are kept. Returns false, with nothing
-  // changed, when some pod of the batch finds no place.
-  bool Place(Statement& statement, const std::vector<NodeId>& nodes, const JobView& view, bool simulate);
+  // statement evicted may be placed again, and no failure texts are kept. Returns false, with
+  // nothing changed, when some pod of the batch finds no place.
+  bool Place(Statement& statement, const std::vector<NodeId>& nodes, const JobView& view,
+             bool simulate);
 
   // "" or the reason why the batch exceeds a limit or the quota of non-preemptible pods.
   // Fills *failure.

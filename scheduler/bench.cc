@@ -49,7 +49,8 @@ void AddQueue(Engine& engine, const std::string& name, const std::string& parent
 }
 
 // A group of `pods` pods of `gpus` each; on `node` when it is not empty.
-void AddJob(Engine& engine, int number, const std::string& queue, int pods, int gpus, const std::string& node = "") {
+void AddJob(Engine& engine, int number, const std::string& queue, int pods, int gpus,
+            const std::string& node = "") {
   PodGroupSpec group;
   group.ns = "bench";
   group.name = Padded("job", number);
@@ -79,15 +80,18 @@ void AddJob(Engine& engine, int number, const std::string& queue, int pods, int 
 }
 
 struct Figures {
-  double load_ms = 0, decide_ms = 0, cpu_ms = 0;  // cpu_ms: of the deciding, on a busy machine the better figure
+  double load_ms = 0, decide_ms = 0,
+         cpu_ms = 0;  // cpu_ms: of the deciding, on a busy machine the better figure
   std::size_t binds = 0, evictions = 0, promises = 0, verdicts = 0;
 };
 
 double MsSince(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+      .count();
 }
 
-Figures Measure(Engine& engine, const std::function<void()>& load, const std::function<void()>& events) {
+Figures Measure(Engine& engine, const std::function<void()>& load,
+                const std::function<void()>& events) {
   Figures figures;
   auto start = std::chrono::steady_clock::now();
   load();
@@ -137,36 +141,40 @@ Figures RunShape(const std::string& shape, const Size& size, const Profile& prof
     return Measure(engine, base, [&] { AddJob(engine, 0, "a", size.jobs, 1); });
   }
   if (shape == "reclaim-one") {
-    return Measure(engine, [&] { filled(size.jobs); }, [&] { AddJob(engine, size.jobs, "b", 1, 1); });
+    return Measure(
+        engine, [&] { filled(size.jobs); }, [&] { AddJob(engine, size.jobs, "b", 1, 1); });
   }
   if (shape == "unschedulable") {
-    return Measure(engine, [&] { filled(size.jobs); }, [&] { AddJob(engine, size.jobs, "b", 1, 9); });
+    return Measure(
+        engine, [&] { filled(size.jobs); }, [&] { AddJob(engine, size.jobs, "b", 1, 9); });
   }
   if (shape == "many-queues") {
     const int queues = std::max(1, size.jobs / 10);
-    return Measure(engine,
-                   [&] {
-                     AddNodes(engine, size.nodes);
-                     AddQueue(engine, "root", "", devices);
-                     for (int i = 0; i < queues; ++i) {
-                       AddQueue(engine, Padded("queue", i), "root", static_cast<double>(devices) / queues);
-                     }
-                   },
-                   [&] {
-                     for (int i = 0; i < size.jobs; ++i) {
-                       AddJob(engine, i, Padded("queue", i % queues), 1, 1);
-                     }
-                   });
+    return Measure(
+        engine,
+        [&] {
+          AddNodes(engine, size.nodes);
+          AddQueue(engine, "root", "", devices);
+          for (int i = 0; i < queues; ++i) {
+            AddQueue(engine, Padded("queue", i), "root", static_cast<double>(devices) / queues);
+          }
+        },
+        [&] {
+          for (int i = 0; i < size.jobs; ++i) {
+            AddJob(engine, i, Padded("queue", i % queues), 1, 1);
+          }
+        });
   }
   // cycle: the pods take one millicore each so that any number fits beside the one that arrives.
-  return Measure(engine,
-                 [&] {
-                   base();
-                   for (int i = 0; i < size.jobs; ++i) {
-                     AddJob(engine, i, "a", 1, 0, Padded("node", i % size.nodes));
-                   }
-                 },
-                 [&] { AddJob(engine, size.jobs, "b", 1, 1); });
+  return Measure(
+      engine,
+      [&] {
+        base();
+        for (int i = 0; i < size.jobs; ++i) {
+          AddJob(engine, i, "a", 1, 0, Padded("node", i % size.nodes));
+        }
+      },
+      [&] { AddJob(engine, size.jobs, "b", 1, 1); });
 }
 
 long PeakKib() {
@@ -186,27 +194,38 @@ long PeakKib() {
 }  // namespace
 
 int RunBenchCommand(const std::vector<std::string>& args) {
-  std::map<std::string, std::string> options{{"--shape", "fill"}, {"--nodes", "500"}, {"--jobs", "4000"}, {"--profile", "kai-0.13"}, {"--repeat", "1"}};
+  std::map<std::string, std::string> options{{"--shape", "fill"},
+                                             {"--nodes", "500"},
+                                             {"--jobs", "4000"},
+                                             {"--profile", "kai-0.13"},
+                                             {"--repeat", "1"}};
   for (std::size_t i = 0; i < args.size(); i += 2) {
     if (options.count(args[i]) == 0 || i + 1 >= args.size()) {
-      std::fprintf(stderr, "usage: bench --shape fill|gang|reclaim-one|unschedulable|many-queues|cycle --nodes N --jobs M\n");
+      std::fprintf(stderr,
+                   "usage: bench --shape fill|gang|reclaim-one|unschedulable|many-queues|cycle "
+                   "--nodes N --jobs M\n");
       return 2;
     }
     options[args[i]] = args[i + 1];
   }
-  static const std::vector<std::string> kShapes{"fill", "gang", "reclaim-one", "unschedulable", "many-queues", "cycle"};
+  static const std::vector<std::string> kShapes{"fill",          "gang",        "reclaim-one",
+                                                "unschedulable", "many-queues", "cycle"};
   const Size size{std::atoi(options["--nodes"].c_str()), std::atoi(options["--jobs"].c_str())};
   const Result<Profile> profile = NamedProfile(options["--profile"]);
-  if (std::find(kShapes.begin(), kShapes.end(), options["--shape"]) == kShapes.end() || size.nodes < 1 || size.nodes > 100'000 ||
-      size.jobs < 1 || size.jobs > 1'000'000 || !profile.ok()) {
+  if (std::find(kShapes.begin(), kShapes.end(), options["--shape"]) == kShapes.end() ||
+      size.nodes < 1 || size.nodes > 100'000 || size.jobs < 1 || size.jobs > 1'000'000 ||
+      !profile.ok()) {
     std::fprintf(stderr, "unknown shape or profile, or a size out of range\n");
     return 2;
   }
   for (int i = 0; i < std::clamp(std::atoi(options["--repeat"].c_str()), 1, 1000); ++i) {
     const Figures figures = RunShape(options["--shape"], size, *profile);
-    std::printf("shape=%s nodes=%d jobs=%d loaded_ms=%.1f decided_ms=%.3f cpu_ms=%.3f binds=%zu evictions=%zu promises=%zu verdicts=%zu peak_kib=%ld\n",
-                options["--shape"].c_str(), size.nodes, size.jobs, figures.load_ms, figures.decide_ms, figures.cpu_ms, figures.binds,
-                figures.evictions, figures.promises, figures.verdicts, PeakKib());
+    std::printf(
+        "shape=%s nodes=%d jobs=%d loaded_ms=%.1f decided_ms=%.3f cpu_ms=%.3f binds=%zu "
+        "evictions=%zu promises=%zu verdicts=%zu peak_kib=%ld\n",
+        options["--shape"].c_str(), size.nodes, size.jobs, figures.load_ms, figures.decide_ms,
+        figures.cpu_ms, figures.binds, figures.evictions, figures.promises, figures.verdicts,
+        PeakKib());
   }
   return 0;
 }

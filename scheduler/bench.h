@@ -1,6 +1,5 @@
-// `sublet scheduler bench`: how long decisions take on made-up clusters, from the first event in to the
-// last decision out; building the cluster before is printed apart.
-// Threads: one.
+// `sublet scheduler bench`: how long decisions take on made-up clusters, from the first event in to
+// the last decision out; building the cluster before is printed apart. Threads: one.
 #pragma once
 
 #include <string>
@@ -8,8 +7,8 @@
 
 namespace sublet::scheduler {
 
-// --shape fill|gang|reclaim-one|unschedulable|many-queues|cycle --nodes N --jobs M [--profile P] [--repeat R].
-// Prints one line per shape. Returns 0, or 2 for bad arguments.
+// --shape fill|gang|reclaim-one|unschedulable|many-queues|cycle --nodes N --jobs M [--profile P]
+// [--repeat R]. Prints one line per shape. Returns 0, or 2 for bad arguments.
 int RunBenchCommand(const std::vector<std::string>& args);
 
 }  // namespace sublet::scheduler

@@ -15,7 +15,8 @@ bool BudgetGuard::Allows(const Scenario& scenario) const {
         continue;
       }
       for (const auto& [key, budget] : state.budgets) {
-        if (budget.ns == task.ns && Matches(budget.selector, *task.labels) && ++taken[key] > budget.disruptions_allowed) {
+        if (budget.ns == task.ns && Matches(budget.selector, *task.labels) &&
+            ++taken[key] > budget.disruptions_allowed) {
           return false;
         }
       }

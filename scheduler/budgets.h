@@ -1,5 +1,5 @@
-// PodDisruptionBudgets in evictions: a scenario that would take more pods of a budget than it allows is
-// refused, and what one decision spends the next one of the same cycle does not have.
+// PodDisruptionBudgets in evictions: a scenario that would take more pods of a budget than it
+// allows is refused, and what one decision spends the next one of the same cycle does not have.
 // Differs: KAI never reads budgets. On in profiles with `budgets`. Threads: one.
 #pragma once
 

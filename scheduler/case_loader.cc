@@ -12,7 +12,8 @@ namespace {
 constexpr const char* kSchedulerName = "case";
 
 std::string Text(const Json& object, const char* key) {
-  return object.contains(key) && object.at(key).is_string() ? object.at(key).get<std::string>() : "";
+  return object.contains(key) && object.at(key).is_string() ? object.at(key).get<std::string>()
+                                                            : "";
 }
 
 Labels LabelsFrom(const Json& object) {
@@ -54,7 +55,8 @@ std::optional<TopologyConstraint> ConstraintFrom(const Json& object) {
     return std::nullopt;
   }
   const Json& constraint = object.at("topology");
-  return TopologyConstraint{Text(constraint, "topology"), Text(constraint, "required"), Text(constraint, "preferred")};
+  return TopologyConstraint{Text(constraint, "topology"), Text(constraint, "required"),
+                            Text(constraint, "preferred")};
 }
 
 SubGroupSpec TreeFrom(const Json& object) {
@@ -65,7 +67,8 @@ SubGroupSpec TreeFrom(const Json& object) {
     spec.min_sub_group = object.at("minSubGroup").get<int>();
   }
   for (const Json& set : object.at("podSets")) {
-    spec.pod_sets.push_back({Text(set, "name"), set.at("minAvailable").get<int>(), ConstraintFrom(set)});
+    spec.pod_sets.push_back(
+        {Text(set, "name"), set.at("minAvailable").get<int>(), ConstraintFrom(set)});
   }
   for (const Json& group : object.at("groups")) {
     spec.groups.push_back(TreeFrom(group));
@@ -74,7 +77,8 @@ SubGroupSpec TreeFrom(const Json& object) {
 }
 
 QueueQuota QuotaFrom(const Json& queue, const char* resource) {
-  return {queue.at("deserved").at(resource).get<double>(), queue.at("limit").at(resource).get<double>(),
+  return {queue.at("deserved").at(resource).get<double>(),
+          queue.at("limit").at(resource).get<double>(),
           queue.at("weight").at(resource).get<double>()};
 }
 
@@ -121,7 +125,8 @@ std::map<std::string, ClaimSpec> LoadClaims(const Json& test) {
       claim.queue_label = Text(object.at("labels"), "kai.scheduler/queue");
     }
     for (const Json& device : object.at("allocated")) {
-      claim.allocated.push_back({Text(device, "driver"), Text(device, "pool"), Text(device, "device")});
+      claim.allocated.push_back(
+          {Text(device, "driver"), Text(device, "pool"), Text(device, "device")});
     }
     for (const Json& consumer : object.at("reservedFor")) {
       claim.reserved_for.push_back(Text(consumer, "name"));
@@ -143,14 +148,17 @@ Profile ProfileOf(const Json& test, const Profile& base) {
   }
   const Json& conf = test.at("conf");
   const auto strategy = [](const std::string& name) {
-    return name == "spread" ? PlacementOrder::kSpread : name == "binpack" || name == "pack" ? PlacementOrder::kBinpack : PlacementOrder::kAny;
+    return name == "spread"                      ? PlacementOrder::kSpread
+           : name == "binpack" || name == "pack" ? PlacementOrder::kBinpack
+                                                 : PlacementOrder::kAny;
   };
   const Json& placement = conf.at("nodePlacement");
   profile.gpu = strategy(placement.is_object() ? Text(placement, "gpu") : "");
   profile.cpu = strategy(placement.is_object() ? Text(placement, "cpu") : "");
   profile.devices = strategy(Text(conf, "gpuDevices"));
   const auto active = [&](const char* name) {
-    return std::any_of(conf.at("plugins").begin(), conf.at("plugins").end(), [&](const Json& plugin) { return Text(plugin, "name") == name; });
+    return std::any_of(conf.at("plugins").begin(), conf.at("plugins").end(),
+                       [&](const Json& plugin) { return Text(plugin, "name") == name; });
   };
   profile.score_sharing = active("gpusharingorder");
   profile.score_availability = active("nodeavailability");
@@ -186,13 +194,15 @@ PodGroupSpec LoadGroup(const Json& job, bool started) {
     group.preemptibility = job.at("preemptible").get<bool>() ? "preemptible" : "non-preemptible";
   }
   group.root = TreeFrom(job.at("subGroupTree"));
-  group.created = kCaseNow - static_cast<Millis>(job.at("createdMinutesAgo").get<double>() * 60'000);
+  group.created =
+      kCaseNow - static_cast<Millis>(job.at("createdMinutesAgo").get<double>() * 60'000);
   group.last_start = started ? kCaseNow - 60'000 : 0;
   if (job.contains("staleSeconds") && job.at("staleSeconds").is_number()) {
     group.stale_since = kCaseNow - static_cast<Millis>(job.at("staleSeconds").get<double>() * 1000);
   }
   if (job.contains("preemptionDelaySeconds") && job.at("preemptionDelaySeconds").is_number()) {
-    group.preemption_delay = static_cast<Millis>(job.at("preemptionDelaySeconds").get<double>() * 1000);
+    group.preemption_delay =
+        static_cast<Millis>(job.at("preemptionDelaySeconds").get<double>() * 1000);
   }
   return group;
 }
@@ -241,8 +251,9 @@ PodSpec LoadPod(const Json& job, const Json& task, const TaskRow& row) {
   if (task.contains("nodeAffinity") && task.at("nodeAffinity").is_object()) {
     const Json& affinity = task.at("nodeAffinity");
     pod.constraints.has_affinity = true;
-    pod.constraints.required.push_back(
-        {{{Text(affinity, "label"), SelectorOperator::kIn, affinity.at("in").get<std::vector<std::string>>()}}, {}});
+    pod.constraints.required.push_back({{{Text(affinity, "label"), SelectorOperator::kIn,
+                                          affinity.at("in").get<std::vector<std::string>>()}},
+                                        {}});
   }
   const auto terms = [&](const char* key, std::vector<PodAffinityTerm>* out) {
     if (task.contains(key) && task.at(key).is_object()) {
@@ -254,7 +265,8 @@ PodSpec LoadPod(const Json& job, const Json& task, const TaskRow& row) {
   return pod;
 }
 
-void LoadCluster(const Json& test, const Profile& profile, const std::map<std::string, TaskRow>& rows,
+void LoadCluster(const Json& test, const Profile& profile,
+                 const std::map<std::string, TaskRow>& rows,
                  const std::map<std::string, ClaimSpec>& claims, Engine* engine) {
   (void)profile;
   for (const Json& object : test.at("queues")) {
@@ -269,14 +281,16 @@ void LoadCluster(const Json& test, const Profile& profile, const std::map<std::s
     engine->Apply(queue);
   }
   for (const Json& object : test.at("topologies")) {
-    engine->Apply(TopologySpec{Text(object, "name"), object.at("levels").get<std::vector<std::string>>()});
+    engine->Apply(
+        TopologySpec{Text(object, "name"), object.at("levels").get<std::vector<std::string>>()});
   }
   for (const Json& object : test.at("nodes")) {
     engine->Apply(LoadNode(object));
   }
   if (test.contains("dra") && test.at("dra").is_object()) {
     for (const Json& object : test.at("dra").at("slices")) {
-      engine->Apply(DeviceSlice{Text(object, "name"), Text(object, "driver"), Text(object, "pool"), Text(object, "node"),
+      engine->Apply(DeviceSlice{Text(object, "name"), Text(object, "driver"), Text(object, "pool"),
+                                Text(object, "node"),
                                 object.at("devices").get<std::vector<std::string>>()});
     }
   }
@@ -284,9 +298,9 @@ void LoadCluster(const Json& test, const Profile& profile, const std::map<std::s
     engine->Apply(claim);
   }
   for (const Json& job : test.at("jobs")) {
-    const bool started = std::any_of(job.at("tasks").begin(), job.at("tasks").end(), [&](const Json& task) {
-      return CountsForQuota(rows.at(Text(task, "name")).status);
-    });
+    const bool started = std::any_of(
+        job.at("tasks").begin(), job.at("tasks").end(),
+        [&](const Json& task) { return CountsForQuota(rows.at(Text(task, "name")).status); });
     engine->Apply(LoadGroup(job, started));
     for (const Json& task : job.at("tasks")) {
       engine->Apply(LoadPod(job, task, rows.at(Text(task, "name"))));

@@ -1,6 +1,5 @@
-// Reads the inputs of a case file into an engine (scheduler/cases.h). Members that are missing or have
-// another type make nlohmann throw; the runner catches that per case.
-// Threads: one.
+// Reads the inputs of a case file into an engine (scheduler/cases.h). Members that are missing or
+// have another type make nlohmann throw; the runner catches that per case. Threads: one.
 #pragma once
 
 #include <map>
@@ -29,7 +28,8 @@ Profile ProfileOf(const kube::Json& test, const Profile& base);
 NodeSpec LoadNode(const kube::Json& node);
 PodGroupSpec LoadGroup(const kube::Json& job, bool started);
 PodSpec LoadPod(const kube::Json& job, const kube::Json& task, const TaskRow& row);
-void LoadCluster(const kube::Json& test, const Profile& profile, const std::map<std::string, TaskRow>& rows,
+void LoadCluster(const kube::Json& test, const Profile& profile,
+                 const std::map<std::string, TaskRow>& rows,
                  const std::map<std::string, ClaimSpec>& claims, Engine* engine);
 
 }  // namespace sublet::scheduler

@@ -1,5 +1,5 @@
-// The unit tables (scheduler/cases.h): each row is one call of a function of shares.h, min_runtime.h
-// or topology.h.
+// The unit tables (scheduler/cases.h): each row is one call of a function of shares.h,
+// min_runtime.h or topology.h.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -20,7 +20,8 @@ using kube::Json;
 constexpr const char* kNames[] = {"cpu", "memory", "gpu"};
 
 std::string Text(const Json& object, const char* key) {
-  return object.contains(key) && object.at(key).is_string() ? object.at(key).get<std::string>() : "";
+  return object.contains(key) && object.at(key).is_string() ? object.at(key).get<std::string>()
+                                                            : "";
 }
 
 Amounts AmountsFrom(const Json& object) {
@@ -85,14 +86,17 @@ struct QueueSet {
   }
 };
 
-bool Near(double a, double b) { return a == b || std::fabs(a - b) <= 1e-9 * std::max(1.0, std::max(std::fabs(a), std::fabs(b))); }
+bool Near(double a, double b) {
+  return a == b || std::fabs(a - b) <= 1e-9 * std::max(1.0, std::max(std::fabs(a), std::fabs(b)));
+}
 
 // Collects differences of one row.
 class Row {
  public:
   explicit Row(std::vector<std::string>* problems) : problems_(problems) {}
   void Same(const std::string& what, const Json& want, const Json& have) {
-    if (want.is_number() && have.is_number() ? !Near(want.get<double>(), have.get<double>()) : want != have) {
+    if (want.is_number() && have.is_number() ? !Near(want.get<double>(), have.get<double>())
+                                             : want != have) {
       problems_->push_back(what + ": expected " + want.dump() + ", got " + have.dump());
     }
   }
@@ -112,7 +116,8 @@ void Division(const Json& row, Row& out) {
     Json order = Json::array();
     for (const auto& [priority, names] : groups) {
       order.push_back(priority);
-      out.Same("group " + std::to_string(priority), expected.at("groups").at(std::to_string(priority)), names);
+      out.Same("group " + std::to_string(priority),
+               expected.at("groups").at(std::to_string(priority)), names);
     }
     out.Same("order", expected.at("order"), order);
     return;
@@ -125,10 +130,12 @@ void Division(const Json& row, Row& out) {
       continue;
     }
     const double total = row.at("total").at(kNames[i]).get<double>();
-    left = function == "divide" ? Divide(total, k, i, set.pointers) : DivideOverQuota(total, k, i, set.pointers);
+    left = function == "divide" ? Divide(total, k, i, set.pointers)
+                                : DivideOverQuota(total, k, i, set.pointers);
     for (const auto& [name, shares] : expected.at("fairShare").items()) {
       if (shares.contains(kNames[i])) {
-        out.Same(name + " " + kNames[i], shares.at(kNames[i]), set.queues[static_cast<std::size_t>(set.At(name))].r[i].fair_share);
+        out.Same(name + " " + kNames[i], shares.at(kNames[i]),
+                 set.queues[static_cast<std::size_t>(set.At(name))].r[i].fair_share);
       }
     }
   }
@@ -139,7 +146,8 @@ void Division(const Json& row, Row& out) {
 
 void FairShare(const Json& row, Row& out) {
   QueueSet set(row.at("queues"));
-  DivideTree(AmountsFrom(row.at("total")), row.value("kValue", 1.0), set.pointers, set.children, set.roots);
+  DivideTree(AmountsFrom(row.at("total")), row.value("kValue", 1.0), set.pointers, set.children,
+             set.roots);
   for (const auto& [name, share] : row.at("expected").at("gpuFairShare").items()) {
     out.Same(name, share, set.queues[static_cast<std::size_t>(set.At(name))].r[kGpu].fair_share);
   }
@@ -162,9 +170,11 @@ void ShareArithmetic(const Json& row, Row& out) {
     }
   } else if (function == "dominantShare") {
     const QueueShare queue = QueueFrom(row.at("queue"));
-    out.Same(function, expected, DominantShare(queue, queue.Allocated(), AmountsFrom(row.at("total"))));
+    out.Same(function, expected,
+             DominantShare(queue, queue.Allocated(), AmountsFrom(row.at("total"))));
   } else if (function == "compare") {
-    out.Same(function, expected, CompareAmount(row.at("left").get<double>(), row.at("right").get<double>()));
+    out.Same(function, expected,
+             CompareAmount(row.at("left").get<double>(), row.at("right").get<double>()));
   } else {
     out.Same("function", "known", function);
   }
@@ -185,14 +195,17 @@ Amounts NextRequest(const Json& job, double smallest_memory) {
       const std::string status = Text(task, "status");
       if (status == "Pending") {
         set.pending.push_back(&task);
-      } else if (status != "Releasing" && status != "Succeeded" && status != "Failed" && status != "Gated") {
+      } else if (status != "Releasing" && status != "Succeeded" && status != "Failed" &&
+                 status != "Gated") {
         ++set.active;
       }
     }
-    std::sort(set.pending.begin(), set.pending.end(), [](const Json* a, const Json* b) { return Text(*a, "name") < Text(*b, "name"); });
+    std::sort(set.pending.begin(), set.pending.end(),
+              [](const Json* a, const Json* b) { return Text(*a, "name") < Text(*b, "name"); });
     sets.push_back(std::move(set));
   }
-  const bool below = std::any_of(sets.begin(), sets.end(), [](const Set& s) { return s.active < s.minimum; });
+  const bool below =
+      std::any_of(sets.begin(), sets.end(), [](const Set& s) { return s.active < s.minimum; });
   Amounts sum{};
   bool one = false;
   for (const Set& set : sets) {
@@ -205,7 +218,8 @@ Amounts NextRequest(const Json& job, double smallest_memory) {
       const Json& request = set.pending[static_cast<std::size_t>(i)]->at("request");
       sum = Plus(sum, AmountsFrom(request));
       if (request.contains("gpuMemoryMiB") && smallest_memory > 0) {
-        sum[kGpu] += request.at("gpuMemoryMiB").get<double>() * request.value("devices", 1.0) / smallest_memory;
+        sum[kGpu] += request.at("gpuMemoryMiB").get<double>() * request.value("devices", 1.0) /
+                     smallest_memory;
       }
     }
   }
@@ -217,7 +231,8 @@ void Order(const Json& row, Row& out) {
   const QueueShare right = QueueFrom(row.at("right"));
   const double smallest = row.value("minNodeGpuMemoryMiB", 0.0);
   const int order = CompareQueues({&left, NextRequest(row.at("leftJob"), smallest), {}},
-                                  {&right, NextRequest(row.at("rightJob"), smallest), {}}, AmountsFrom(row.at("total")));
+                                  {&right, NextRequest(row.at("rightJob"), smallest), {}},
+                                  AmountsFrom(row.at("total")));
   out.Same("order", row.at("expected"), order < 0 ? "left" : order > 0 ? "right" : "equal");
 }
 
@@ -226,16 +241,19 @@ void Strategies(const Json& row, Row& out) {
   const Amounts remaining = AmountsFrom(row.at("reclaimeeRemaining"));
   const bool have = Text(row, "strategy") == "maintainFairShare"
                         ? MaintainFairShare(victim, remaining)
-                        : GuaranteeDeservedQuota(QueueFrom(row.at("reclaimerQueue")), AmountsFrom(row.at("request")), victim, remaining);
+                        : GuaranteeDeservedQuota(QueueFrom(row.at("reclaimerQueue")),
+                                                 AmountsFrom(row.at("request")), victim, remaining);
   out.Same("reclaimable", row.at("expected"), have);
 }
 
 void Reclaim(const Json& row, Row& out) {
   QueueSet set(row.at("queues"));
   const Json& from = row.at("reclaimer");
-  const Reclaimer reclaimer{set.At(Text(from, "queue")), from.at("preemptible").get<bool>(), AmountsFrom(from.at("request"))};
+  const Reclaimer reclaimer{set.At(Text(from, "queue")), from.at("preemptible").get<bool>(),
+                            AmountsFrom(from.at("request"))};
   if (Text(row, "function") == "canReclaim") {
-    out.Same("canReclaim", row.at("expected"), CanReclaim(set.queues[static_cast<std::size_t>(reclaimer.queue)], reclaimer, nullptr));
+    out.Same("canReclaim", row.at("expected"),
+             CanReclaim(set.queues[static_cast<std::size_t>(reclaimer.queue)], reclaimer, nullptr));
     return;
   }
   std::vector<VictimUnits> victims;
@@ -247,7 +265,8 @@ void Reclaim(const Json& row, Row& out) {
     victims.push_back(std::move(units));
   }
   out.Same("reclaimable", row.at("expected"),
-           Reclaimable(set.pointers, reclaimer, victims, row.value("saturationMultiplier", 1.0), false, nullptr));
+           Reclaimable(set.pointers, reclaimer, victims, row.value("saturationMultiplier", 1.0),
+                       false, nullptr));
 }
 
 void Capacity(const Json& row, Row& out) {
@@ -256,17 +275,20 @@ void Capacity(const Json& row, Row& out) {
   const Json& expected = row.at("expected");
   if (function == "queueOverLimit" || function == "queueNonPreemptibleOverQuota") {
     const QueueShare queue = QueueFrom(row.at("queue"));
-    const int over = function == "queueOverLimit" ? OverLimit(queue, request) : NonPreemptibleOverQuota(queue, request);
+    const int over = function == "queueOverLimit" ? OverLimit(queue, request)
+                                                  : NonPreemptibleOverQuota(queue, request);
     out.Same("over", expected.at("over"), over >= 0);
     out.Same("resource", expected.at("resource"), over >= 0 ? kNames[over] : "");
     return;
   }
   QueueSet set(row.at("queues"));
   const Json& job = row.at("job");
-  const bool preemptible = job.contains("preemptible") && job.at("preemptible").is_boolean() && job.at("preemptible").get<bool>();
+  const bool preemptible = job.contains("preemptible") && job.at("preemptible").is_boolean() &&
+                           job.at("preemptible").get<bool>();
   std::string reason;
   const auto walk = [&](const char* name, auto check) {
-    for (int at = set.At(Text(job, "queue")); at >= 0 && reason.empty(); at = set.queues[static_cast<std::size_t>(at)].parent) {
+    for (int at = set.At(Text(job, "queue")); at >= 0 && reason.empty();
+         at = set.queues[static_cast<std::size_t>(at)].parent) {
       reason = check(set.queues[static_cast<std::size_t>(at)], request) >= 0 ? name : "";
     }
   };
@@ -303,8 +325,10 @@ void MinRuntime(const Json& row, Row& out) {
     const auto it = index.find(name);
     return it == index.end() ? -1 : it->second;
   };
-  const auto preempt_default = static_cast<Millis>(row.at("defaultPreemptSeconds").get<double>() * 1000);
-  const auto reclaim_default = static_cast<Millis>(row.at("defaultReclaimSeconds").get<double>() * 1000);
+  const auto preempt_default =
+      static_cast<Millis>(row.at("defaultPreemptSeconds").get<double>() * 1000);
+  const auto reclaim_default =
+      static_cast<Millis>(row.at("defaultReclaimSeconds").get<double>() * 1000);
   const bool lca = row.value("method", "lca") == "lca";
   const std::string function = Text(row, "function");
   const Json& expected = row.at("expected");
@@ -321,7 +345,8 @@ void MinRuntime(const Json& row, Row& out) {
     const int victim = find(Text(row, "victimQueue"));
     const Millis have = function == "preemptMinRuntime"
                             ? PreemptMinRuntime(queues, victim, preempt_default, &error)
-                            : ReclaimMinRuntime(queues, find(Text(row, "reclaimerQueue")), victim, lca, reclaim_default, &error);
+                            : ReclaimMinRuntime(queues, find(Text(row, "reclaimerQueue")), victim,
+                                                lca, reclaim_default, &error);
     out.Same("seconds", expected.at("seconds"), static_cast<double>(have) / 1000);
     out.Same("error", expected.at("error"), error);
     return;
@@ -330,14 +355,17 @@ void MinRuntime(const Json& row, Row& out) {
   const int theirs = find(Text(victim, "queue"));
   const bool preempt = function == "mayPreempt" || function == "preemptScenarioValid";
   const Millis least = preempt ? PreemptMinRuntime(queues, theirs, preempt_default, &error)
-                               : ReclaimMinRuntime(queues, find(Text(row, "pendingQueue")), theirs, lca, reclaim_default, &error);
+                               : ReclaimMinRuntime(queues, find(Text(row, "pendingQueue")), theirs,
+                                                   lca, reclaim_default, &error);
   const Json started = victim.value("startedSecondsAgo", Json());
-  const bool guarded = started.is_number() && started.get<double>() * 1000 < static_cast<double>(least);
+  const bool guarded =
+      started.is_number() && started.get<double>() * 1000 < static_cast<double>(least);
   const int minimum = victim.at("minAvailable").get<int>();
   const int running = victim.at("runningPods").get<int>();
   bool allowed = !guarded || minimum < running;
   if (function == "preemptScenarioValid" || function == "reclaimScenarioValid") {
-    allowed = !guarded || minimum >= running || minimum <= running - victim.at("victimPods").get<int>();
+    allowed =
+        !guarded || minimum >= running || minimum <= running - victim.at("victimPods").get<int>();
   }
   out.Same(function, expected, allowed);
 }
@@ -357,7 +385,9 @@ void RelevantLevelRow(const Json& row, Row& out) {
   const Json& constraint = row.at("constraint");
   tree.spec.name = Text(constraint, "topology");
   std::string error;
-  const auto levels = RelevantLevels(tree, {tree.spec.name, Text(constraint, "required"), Text(constraint, "preferred")}, "test-subgroup", &error);
+  const auto levels = RelevantLevels(
+      tree, {tree.spec.name, Text(constraint, "required"), Text(constraint, "preferred")},
+      "test-subgroup", &error);
   out.Same("error", row.at("expected").at("error"), error);
   Json names = Json::array();
   for (int level : levels) {
@@ -369,8 +399,11 @@ void RelevantLevelRow(const Json& row, Row& out) {
 }
 
 void LoadRowCluster(const Json& row, Engine* engine) {
-  Json test = {{"queues", Json::array()}, {"topologies", {{{"name", row.at("topology")}, {"levels", row.at("levels")}}}},
-               {"nodes", row.at("nodes")}, {"jobs", row.at("jobs")}, {"staleGraceSeconds", 60}};
+  Json test = {{"queues", Json::array()},
+               {"topologies", {{{"name", row.at("topology")}, {"levels", row.at("levels")}}}},
+               {"nodes", row.at("nodes")},
+               {"jobs", row.at("jobs")},
+               {"staleGraceSeconds", 60}};
   LoadCluster(test, engine->profiles()[0], LoadTasks(test), {}, engine);
 }
 
@@ -403,7 +436,8 @@ void CapacityRow(const Json& row, Engine& engine, Row& out) {
   out.Same("root", row.at("expected").at("root"), tree.domains[0].capacity);
   std::map<std::string, int> have;
   for (std::size_t i = 1; i < tree.domains.size(); ++i) {
-    have[tree.LevelName(tree.domains[i].level) + "/" + FineToCoarse(tree, tree.domains[i], state)] = tree.domains[i].capacity;
+    have[tree.LevelName(tree.domains[i].level) + "/" + FineToCoarse(tree, tree.domains[i], state)] =
+        tree.domains[i].capacity;
   }
   for (const Json& domain : row.at("expected").at("domains")) {
     const std::string key = Text(domain, "level") + "/" + Text(domain, "id");
@@ -420,7 +454,8 @@ void FirstSubsetRow(const Json& row, Engine& engine, Row& out) {
   for (std::size_t i = 0; i < job.pod_sets.size(); ++i) {
     all.push_back(static_cast<int>(i));
   }
-  const auto sets = NodeSets(session, cache, job, job.groups[0].topology, job.groups[0].name, all, PendingTasks(state, job), state.NodesByName(), true);
+  const auto sets = NodeSets(session, cache, job, job.groups[0].topology, job.groups[0].name, all,
+                             PendingTasks(state, job), state.NodesByName(), true);
   const Json& expected = row.at("expected");
   if (expected.at("firstSubset").is_array()) {
     Json names = Json::array();
@@ -455,7 +490,8 @@ void AllocatableRow(const Json& row, Engine& engine, Row& out) {
     domain.capacity = object.at("allocatablePods").get<int>();
     if (object.contains("free")) {
       const Amounts free = AmountsFrom(object.at("free"));
-      domain.free.fixed = {static_cast<std::int64_t>(free[0]), static_cast<std::int64_t>(free[1]), static_cast<std::int64_t>(free[2]) * kDevice, 0};
+      domain.free.fixed = {static_cast<std::int64_t>(free[0]), static_cast<std::int64_t>(free[1]),
+                           static_cast<std::int64_t>(free[2]) * kDevice, 0};
     }
     for (const Json& name : object.at("nodes")) {
       NodeSpec node;
@@ -466,7 +502,8 @@ void AllocatableRow(const Json& row, Engine& engine, Row& out) {
       engine.Apply(node);
       domain.nodes.push_back(state.FindNode(node.name));
     }
-    tree.by_level[static_cast<std::size_t>(domain.level)][domain.id] = static_cast<int>(tree.domains.size());
+    tree.by_level[static_cast<std::size_t>(domain.level)][domain.id] =
+        static_cast<int>(tree.domains.size());
     tree.domains.push_back(std::move(domain));
   }
   for (const Json& object : row.at("domains")) {
@@ -476,8 +513,10 @@ void AllocatableRow(const Json& row, Engine& engine, Row& out) {
         continue;
       }
       for (const Json& child : object.at("children")) {
-        if (level + 1 < tree.by_level.size() && tree.by_level[level + 1].count(child.get<std::string>()) != 0) {
-          tree.domains[static_cast<std::size_t>(at->second)].children.push_back(tree.by_level[level + 1][child.get<std::string>()]);
+        if (level + 1 < tree.by_level.size() &&
+            tree.by_level[level + 1].count(child.get<std::string>()) != 0) {
+          tree.domains[static_cast<std::size_t>(at->second)].children.push_back(
+              tree.by_level[level + 1][child.get<std::string>()]);
         }
       }
     }
@@ -487,7 +526,8 @@ void AllocatableRow(const Json& row, Engine& engine, Row& out) {
   group.name = Text(row.at("job"), "name");
   group.scheduler_name = engine.profiles()[0].scheduler_names[0];
   for (const Json& set : row.at("job").at("podSets")) {
-    group.root.pod_sets.push_back({Text(set, "name"), set.at("minAvailable").get<int>(), std::nullopt});
+    group.root.pod_sets.push_back(
+        {Text(set, "name"), set.at("minAvailable").get<int>(), std::nullopt});
   }
   engine.Apply(group);
   for (const Json& set : row.at("job").at("podSets")) {
@@ -516,12 +556,15 @@ void AllocatableRow(const Json& row, Engine& engine, Row& out) {
   const Json& constraint = row.at("constraint");
   std::vector<JobFailure> failures;
   std::string error;
-  const auto have = AllocatableDomains(state, tree, job, {tree.spec.name, Text(constraint, "required"), Text(constraint, "preferred")},
-                                       "test", all, SumRequests(state, tasks), static_cast<int>(tasks.size()), &failures, &error);
+  const auto have = AllocatableDomains(
+      state, tree, job,
+      {tree.spec.name, Text(constraint, "required"), Text(constraint, "preferred")}, "test", all,
+      SumRequests(state, tasks), static_cast<int>(tasks.size()), &failures, &error);
   out.Same("error", row.at("expected").at("error"), error);
   std::set<std::string> ids;
   for (int index : have) {
-    ids.insert(tree.LevelName(tree.domains[static_cast<std::size_t>(index)].level) + "/" + tree.domains[static_cast<std::size_t>(index)].id);
+    ids.insert(tree.LevelName(tree.domains[static_cast<std::size_t>(index)].level) + "/" +
+               tree.domains[static_cast<std::size_t>(index)].id);
   }
   std::set<std::string> wanted;
   for (const Json& domain : row.at("expected").at("domains")) {
@@ -567,9 +610,15 @@ void TopologyFilter(const Json& row, Row& out) {
 using TableFunction = void (*)(const Json&, Row&);
 const std::map<std::string, TableFunction>& Tables() {
   static const std::map<std::string, TableFunction> kTables{
-      {"division", Division},     {"fairshare", FairShare},       {"resource_share", ShareArithmetic},
-      {"queue_order", Order},     {"strategies", Strategies},     {"reclaimable", Reclaim},
-      {"capacity_policy", Capacity}, {"minruntime", MinRuntime},  {"topology_filter", TopologyFilter},
+      {"division", Division},
+      {"fairshare", FairShare},
+      {"resource_share", ShareArithmetic},
+      {"queue_order", Order},
+      {"strategies", Strategies},
+      {"reclaimable", Reclaim},
+      {"capacity_policy", Capacity},
+      {"minruntime", MinRuntime},
+      {"topology_filter", TopologyFilter},
   };
   return kTables;
 }

@@ -21,10 +21,12 @@ using kube::Json;
 constexpr const char* kUsage =
     "usage: sublet scheduler cases [--profile P] [--table T] [--verbose] FILE...\n"
     "  --profile P   default, kai-0.7, kai-0.9, kai-0.13 (unless said otherwise), kai-0.17\n"
-    "  --table T     the files are unit tables: division, fairshare, resource_share, queue_order, strategies,\n"
+    "  --table T     the files are unit tables: division, fairshare, resource_share, queue_order, "
+    "strategies,\n"
     "                reclaimable, capacity_policy, minruntime or topology_filter\n"
     "  --verbose     says what was wrong below each failing id\n"
-    "Prints failing ids and last \"passed N of M\"; exit 1 unless all pass, 2 when a file cannot be read.";
+    "Prints failing ids and last \"passed N of M\"; exit 1 unless all pass, 2 when a file cannot "
+    "be read.";
 
 // The table of tasks that lives across rounds.
 struct Table {
@@ -38,7 +40,8 @@ struct Round {
   int binds = 0, evictions = 0, pipelines = 0;
 };
 
-Round RunRound(const Json& test, const Profile& profile, const Table& table, bool act, Table* after) {
+Round RunRound(const Json& test, const Profile& profile, const Table& table, bool act,
+               Table* after) {
   Round round;
   round.engine = std::make_unique<Engine>(std::vector<Profile>{profile});
   LoadCluster(test, profile, table.tasks, table.claims, round.engine.get());
@@ -47,7 +50,8 @@ Round RunRound(const Json& test, const Profile& profile, const Table& table, boo
   }
   std::vector<Action> actions;
   for (const Json& name : test.at("actions")) {
-    for (Action action : {Action::kAllocate, Action::kConsolidation, Action::kReclaim, Action::kPreempt, Action::kStaleGang}) {
+    for (Action action : {Action::kAllocate, Action::kConsolidation, Action::kReclaim,
+                          Action::kPreempt, Action::kStaleGang}) {
       if (name.get<std::string>() == ActionName(action)) {
         actions.push_back(action);
       }
@@ -91,7 +95,8 @@ void Advance(const Json& test, Table* table) {
   for (auto& [name, row] : table->tasks) {
     if (row.status == Status::kBinding) {
       row.status = Status::kRunning;
-    } else if (row.status == Status::kPipelined || (row.status == Status::kReleasing && !deleted[name])) {
+    } else if (row.status == Status::kPipelined ||
+               (row.status == Status::kReleasing && !deleted[name])) {
       row.status = Status::kPending;
       row.node.clear();
       row.groups.clear();
@@ -101,7 +106,8 @@ void Advance(const Json& test, Table* table) {
 
 class Comparison {
  public:
-  Comparison(const Json& test, const Round& round, const Table& table, std::string where, std::vector<std::string>* problems)
+  Comparison(const Json& test, const Round& round, const Table& table, std::string where,
+             std::vector<std::string>* problems)
       : test_(test), round_(round), table_(table), where_(std::move(where)), problems_(problems) {}
 
   void Run() {
@@ -126,7 +132,8 @@ class Comparison {
     const Json& expect = test_.at("expect");
     const auto bound = [&](const char* key, int count) {
       if (expect.contains(key) && expect.at(key).is_number() && count > expect.at(key).get<int>()) {
-        Problem(std::string(key) + " " + std::to_string(expect.at(key).get<int>()) + ", but " + std::to_string(count));
+        Problem(std::string(key) + " " + std::to_string(expect.at(key).get<int>()) + ", but " +
+                std::to_string(count));
       }
     };
     bound("maxBinds", round_.binds);
@@ -162,7 +169,8 @@ class Comparison {
       accepted += static_cast<double>(placed.accepted[kGpu]) / static_cast<double>(kDevice);
     }
     const auto same = [&](const char* key, double have) {
-      if (want.contains(key) && want.at(key).is_number() && std::fabs(want.at(key).get<double>() - have) > 1e-6) {
+      if (want.contains(key) && want.at(key).is_number() &&
+          std::fabs(want.at(key).get<double>() - have) > 1e-6) {
         Problem(job.at("name").get<std::string>() + ": " + key + " is " + std::to_string(have));
       }
     };
@@ -187,14 +195,19 @@ class Comparison {
     }
     const Task& task = state.task(id);
     if (want.at("status").get<std::string>() != StatusName(task.status)) {
-      Problem(name + " is " + StatusName(task.status) + ", expected " + want.at("status").get<std::string>());
+      Problem(name + " is " + StatusName(task.status) + ", expected " +
+              want.at("status").get<std::string>());
     }
-    const std::string node = task.node == kNone ? table_.tasks.at(name).node : state.nodes[static_cast<std::size_t>(task.node)].spec.name;
-    if (want.contains("node") && want.at("node").is_string() && want.at("node").get<std::string>() != node) {
+    const std::string node = task.node == kNone
+                                 ? table_.tasks.at(name).node
+                                 : state.nodes[static_cast<std::size_t>(task.node)].spec.name;
+    if (want.contains("node") && want.at("node").is_string() &&
+        want.at("node").get<std::string>() != node) {
       Problem(name + " is on \"" + node + "\", expected " + want.at("node").get<std::string>());
     }
     if (amounts && want.contains("gpusAccepted") && want.at("gpusAccepted").is_number()) {
-      const double accepted = static_cast<double>(task.accepted[kGpu]) / static_cast<double>(kDevice);
+      const double accepted =
+          static_cast<double>(task.accepted[kGpu]) / static_cast<double>(kDevice);
       if (std::fabs(accepted - want.at("gpusAccepted").get<double>()) > 1e-6) {
         Problem(name + " got " + std::to_string(accepted) + " GPUs");
       }
@@ -212,8 +225,8 @@ class Comparison {
     const auto same = [&](const char* key, std::int64_t have) {
       if (want.contains(key) && want.at(key).is_number() &&
           std::fabs(want.at(key).get<double>() * kDevice - static_cast<double>(have)) > 1e-6) {
-        Problem(name + ": " + key + " is " + std::to_string(static_cast<double>(have) / kDevice) + ", expected " +
-                std::to_string(want.at(key).get<double>()));
+        Problem(name + ": " + key + " is " + std::to_string(static_cast<double>(have) / kDevice) +
+                ", expected " + std::to_string(want.at(key).get<double>()));
       }
     };
     same("idleGpus", hot.idle[kGpu]);
@@ -236,9 +249,12 @@ std::vector<std::string> UnknownWords(const Json& test) {
   }
   for (const Json& name : test.at("actions")) {
     const std::string action = name.get<std::string>();
-    constexpr Action kAll[] = {Action::kAllocate, Action::kConsolidation, Action::kReclaim, Action::kPreempt, Action::kStaleGang};
-    if (std::none_of(std::begin(kAll), std::end(kAll), [&](Action known) { return action == ActionName(known); })) {
-      problems.push_back("unknown action \"" + action + "\"; known: allocate, consolidation, reclaim, preempt, stalegangeviction");
+    constexpr Action kAll[] = {Action::kAllocate, Action::kConsolidation, Action::kReclaim,
+                               Action::kPreempt, Action::kStaleGang};
+    if (std::none_of(std::begin(kAll), std::end(kAll),
+                     [&](Action known) { return action == ActionName(known); })) {
+      problems.push_back("unknown action \"" + action +
+                         "\"; known: allocate, consolidation, reclaim, preempt, stalegangeviction");
     }
   }
   for (const Json& job : test.at("jobs")) {
@@ -249,7 +265,8 @@ std::vector<std::string> UnknownWords(const Json& test) {
         known = known || state == StatusName(static_cast<Status>(i));
       }
       if (!known) {
-        problems.push_back("unknown state \"" + state + "\" of task " + task.at("name").get<std::string>());
+        problems.push_back("unknown state \"" + state + "\" of task " +
+                           task.at("name").get<std::string>());
       }
     }
   }
@@ -281,16 +298,19 @@ CaseOutcome RunCase(const Json& test, const Profile& base) {
   for (int i = 0; i < until; ++i) {
     Table after = table;
     const Round round = RunRound(test, profile, table, true, &after);
-    Comparison(test, round, after, "round " + std::to_string(i + 1), &outcome.problems).CheckBounds();
+    Comparison(test, round, after, "round " + std::to_string(i + 1), &outcome.problems)
+        .CheckBounds();
     table = std::move(after);
     Advance(test, &table);
   }
   const Round still = RunRound(test, profile, table, false, nullptr);
-  Comparison(test, still, table, "after " + std::to_string(until) + " rounds", &outcome.problems).Run();
+  Comparison(test, still, table, "after " + std::to_string(until) + " rounds", &outcome.problems)
+      .Run();
   for (int i = 0; i < afterwards; ++i) {
     Table after = table;
     const Round round = RunRound(test, profile, table, true, &after);
-    Comparison check(test, round, after, "round " + std::to_string(until + i + 1), &outcome.problems);
+    Comparison check(test, round, after, "round " + std::to_string(until + i + 1),
+                     &outcome.problems);
     check.Run();
     check.CheckBounds();
     table = std::move(after);
@@ -311,7 +331,8 @@ Result<std::vector<CaseOutcome>> RunCases(const std::string& text, const Profile
     try {  // nlohmann's accessors throw where a member is missing or has another type
       outcomes.push_back(RunCase(test, profile));
     } catch (const Json::exception& error) {
-      outcomes.push_back({test.is_object() ? test.value("id", "?") : "?", {std::string("bad case: ") + error.what()}});
+      outcomes.push_back({test.is_object() ? test.value("id", "?") : "?",
+                          {std::string("bad case: ") + error.what()}});
     }
   }
   return outcomes;
@@ -371,7 +392,8 @@ int RunCasesCommand(const std::vector<std::string>& args) {
       std::fprintf(stderr, "cannot read %s\n", file.c_str());
       return 2;
     }
-    const auto outcomes = table.empty() ? RunCases(text.str(), *profile) : RunTable(table, text.str());
+    const auto outcomes =
+        table.empty() ? RunCases(text.str(), *profile) : RunTable(table, text.str());
     if (!outcomes.ok()) {
       std::fprintf(stderr, "%s: %s\n", file.c_str(), outcomes.error().message().c_str());
       return 2;

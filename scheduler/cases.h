@@ -26,8 +26,8 @@ Result<std::vector<std::string>> CaseStates(const std::string& text, const Profi
 // Errors: Invalid for an unknown table, BadRequest for bad text.
 Result<std::vector<CaseOutcome>> RunTable(const std::string& table, const std::string& text);
 
-// `sublet scheduler cases [--profile P] [--table T] [--verbose] FILE...`: prints the ids that failed,
-// then "passed N of M". Returns 0 when all pass, 1 when not, 2 for bad arguments.
+// `sublet scheduler cases [--profile P] [--table T] [--verbose] FILE...`: prints the ids that
+// failed, then "passed N of M". Returns 0 when all pass, 1 when not, 2 for bad arguments.
 int RunCasesCommand(const std::vector<std::string>& args);
 
 }  // namespace sublet::scheduler

@@ -19,7 +19,8 @@ std::set<ClaimDevice> TakenDevices(const State& state) {
   return taken;
 }
 
-std::vector<ClaimDevice> FreeDevices(const State& state, const std::string& node, const std::set<ClaimDevice>& taken) {
+std::vector<ClaimDevice> FreeDevices(const State& state, const std::string& node,
+                                     const std::set<ClaimDevice>& taken) {
   std::vector<ClaimDevice> free;
   for (const auto& [name, slice] : state.slices) {
     if (!slice.node.empty() && slice.node != node) {
@@ -36,26 +37,30 @@ std::vector<ClaimDevice> FreeDevices(const State& state, const std::string& node
 }
 
 bool OnNode(const State& state, const ClaimSpec& claim, const std::string& node) {
-  return std::all_of(claim.allocated.begin(), claim.allocated.end(), [&](const ClaimDevice& device) {
-    return std::any_of(state.slices.begin(), state.slices.end(), [&](const auto& entry) {
-      const DeviceSlice& slice = entry.second;
-      return slice.driver == device.driver && slice.pool == device.pool && (slice.node.empty() || slice.node == node) &&
-             std::find(slice.devices.begin(), slice.devices.end(), device.device) != slice.devices.end();
-    });
-  });
+  return std::all_of(
+      claim.allocated.begin(), claim.allocated.end(), [&](const ClaimDevice& device) {
+        return std::any_of(state.slices.begin(), state.slices.end(), [&](const auto& entry) {
+          const DeviceSlice& slice = entry.second;
+          return slice.driver == device.driver && slice.pool == device.pool &&
+                 (slice.node.empty() || slice.node == node) &&
+                 std::find(slice.devices.begin(), slice.devices.end(), device.device) !=
+                     slice.devices.end();
+        });
+      });
 }
 
 }  // namespace
 
 void AllocateClaim(State& state, ClaimSpec& claim, const std::string& pod_uid, NodeId node) {
-  if (std::find(claim.reserved_for.begin(), claim.reserved_for.end(), pod_uid) == claim.reserved_for.end()) {
+  if (std::find(claim.reserved_for.begin(), claim.reserved_for.end(), pod_uid) ==
+      claim.reserved_for.end()) {
     claim.reserved_for.push_back(pod_uid);
   }
   if (!claim.allocated.empty()) {
     return;
   }
-  const std::vector<ClaimDevice> free =
-      FreeDevices(state, state.nodes[static_cast<std::size_t>(node)].spec.name, TakenDevices(state));
+  const std::vector<ClaimDevice> free = FreeDevices(
+      state, state.nodes[static_cast<std::size_t>(node)].spec.name, TakenDevices(state));
   const auto wanted = claim.all ? free.size() : static_cast<std::size_t>(claim.count);
   if (free.size() >= wanted) {
     claim.allocated.assign(free.begin(), free.begin() + static_cast<std::ptrdiff_t>(wanted));
@@ -84,7 +89,8 @@ std::string CheckClaims(const State& state, const Task& task, const std::string&
     if (claim.from_template || !gpu || claim.queue_label == queue) {
       continue;
     }
-    const std::string pod = "pod " + task.ns + "/" + task.name + " cannot be scheduled: DRA claim " + claim.name;
+    const std::string pod =
+        "pod " + task.ns + "/" + task.name + " cannot be scheduled: DRA claim " + claim.name;
     if (claim.queue_label.empty()) {
       return pod + " is a shared GPU claim but does not have a queue label (kai.scheduler/queue)";
     }
@@ -115,7 +121,8 @@ std::string ClaimsFit(const State& state, const Task& task, NodeId node) {
       taken = TakenDevices(state);
     }
     const std::vector<ClaimDevice> free = FreeDevices(state, name, taken);
-    const auto wanted = claim.all ? std::max<std::size_t>(free.size(), 1) : static_cast<std::size_t>(claim.count);
+    const auto wanted =
+        claim.all ? std::max<std::size_t>(free.size(), 1) : static_cast<std::size_t>(claim.count);
     if (free.size() < wanted) {
       return "cannot allocate all claims";
     }

@@ -1,5 +1,5 @@
-// DRA claims as the engine counts them: which devices of a node's slices are free, what a claim gets,
-// who shares it. Device classes select nothing here: every device of a slice matches.
+// DRA claims as the engine counts them: which devices of a node's slices are free, what a claim
+// gets, who shares it. Device classes select nothing here: every device of a slice matches.
 // Threads: one, the scheduler's.
 #pragma once
 

@@ -47,7 +47,10 @@ Labels LabelMap(const Json* object) {
 
 Millis TimeOf(std::string_view text) {
   const auto time = kube::FindTime(text);
-  return time.has_value() ? std::chrono::duration_cast<std::chrono::milliseconds>(time->time_since_epoch()).count() : 0;
+  return time.has_value()
+             ? std::chrono::duration_cast<std::chrono::milliseconds>(time->time_since_epoch())
+                   .count()
+             : 0;
 }
 
 std::optional<Millis> DurationOf(std::string_view text) {
@@ -65,7 +68,8 @@ kube::Quantity Amount(const Json& value) {
   if (value.is_string()) {
     return kube::Quantity::ParseOrZero(value.get<std::string>());
   }
-  return value.is_number_integer() ? kube::Quantity::FromInt(value.get<std::int64_t>()) : kube::Quantity();
+  return value.is_number_integer() ? kube::Quantity::FromInt(value.get<std::int64_t>())
+                                   : kube::Quantity();
 }
 
 std::vector<std::string> Strings(const Json& array) {
@@ -90,13 +94,15 @@ SelectorOperator OperatorOf(std::string_view name) {
 Selector Requirements(const Json& expressions) {
   Selector selector;
   for (const Json& item : expressions) {
-    selector.push_back({Text(item, {"key"}), OperatorOf(FindString(item, {"operator"})), Strings(Array(item, {"values"}))});
+    selector.push_back({Text(item, {"key"}), OperatorOf(FindString(item, {"operator"})),
+                        Strings(Array(item, {"values"}))});
   }
   return selector;
 }
 
 NodeTerm NodeTermFrom(const Json& term) {
-  return {Requirements(Array(term, {"matchExpressions"})), Requirements(Array(term, {"matchFields"}))};
+  return {Requirements(Array(term, {"matchExpressions"})),
+          Requirements(Array(term, {"matchFields"}))};
 }
 
 }  // namespace internal
@@ -168,7 +174,8 @@ Sums PodSums(const Json& pod) {
   for (const auto& [name, amount] : most) {
     running[name] = std::max(running[name], amount);
   }
-  if (const Json* overhead = Find(pod, {"spec", "overhead"}); overhead != nullptr && overhead->is_object()) {
+  if (const Json* overhead = Find(pod, {"spec", "overhead"});
+      overhead != nullptr && overhead->is_object()) {
     for (const auto& [name, value] : overhead->items()) {
       running[name] += name == "cpu" ? Amount(value).MilliValue() : Amount(value).Value();
     }
@@ -227,7 +234,8 @@ Request RequestFromJson(const Json& pod) {
 
 namespace {
 
-PodAffinityTerm AffinityTerm(const Json& object, const std::string& ns, const Labels& labels, const PodLookups& lookups) {
+PodAffinityTerm AffinityTerm(const Json& object, const std::string& ns, const Labels& labels,
+                             const PodLookups& lookups) {
   PodAffinityTerm term;
   term.topology_key = Text(object, {"topologyKey"});
   term.selector = SelectorFromJson(Find(object, {"labelSelector"}), &term.selects_nothing);
@@ -255,29 +263,35 @@ PodAffinityTerm AffinityTerm(const Json& object, const std::string& ns, const La
   return term;
 }
 
-void ReadAffinity(const Json& pod, const std::string& ns, const Labels& labels, const PodLookups& lookups, Constraints* out) {
+void ReadAffinity(const Json& pod, const std::string& ns, const Labels& labels,
+                  const PodLookups& lookups, Constraints* out) {
   const Json* affinity = Find(pod, {"spec", "affinity"});
   if (affinity == nullptr) {
     return;
   }
-  if (const Json* required = Find(*affinity, {"nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"})) {
+  if (const Json* required =
+          Find(*affinity, {"nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"})) {
     out->has_affinity = true;
     for (const Json& term : Array(*required, {"nodeSelectorTerms"})) {
       out->required.push_back(NodeTermFrom(term));
     }
   }
-  for (const Json& item : Array(*affinity, {"nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution"})) {
+  for (const Json& item :
+       Array(*affinity, {"nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution"})) {
     if (const Json* preference = Find(item, {"preference"})) {
-      out->preferred.push_back({static_cast<int>(FindInt(item, {"weight"})), NodeTermFrom(*preference)});
+      out->preferred.push_back(
+          {static_cast<int>(FindInt(item, {"weight"})), NodeTermFrom(*preference)});
     }
   }
   const auto required = [&](const char* kind, std::vector<PodAffinityTerm>* to) {
-    for (const Json& item : Array(*affinity, {kind, "requiredDuringSchedulingIgnoredDuringExecution"})) {
+    for (const Json& item :
+         Array(*affinity, {kind, "requiredDuringSchedulingIgnoredDuringExecution"})) {
       to->push_back(AffinityTerm(item, ns, labels, lookups));
     }
   };
   const auto preferred = [&](const char* kind, std::vector<PodAffinityTerm>* to) {
-    for (const Json& item : Array(*affinity, {kind, "preferredDuringSchedulingIgnoredDuringExecution"})) {
+    for (const Json& item :
+         Array(*affinity, {kind, "preferredDuringSchedulingIgnoredDuringExecution"})) {
       if (const Json* term = Find(item, {"podAffinityTerm"})) {
         to->push_back(AffinityTerm(*term, ns, labels, lookups));
         to->back().weight = static_cast<int>(FindInt(item, {"weight"}));
@@ -327,9 +341,11 @@ void ReadStatus(const Json& pod, PodSpec* out) {
     out->phase = Array(pod, {"spec", "schedulingGates"}).empty() ? Phase::kPending : Phase::kGated;
   }
   const Json* scheduled = kube::FindCondition(pod, "PodScheduled");
-  if (out->node.empty() && scheduled != nullptr && FindString(*scheduled, {"reason"}) == "RejectedByHost") {
+  if (out->node.empty() && scheduled != nullptr &&
+      FindString(*scheduled, {"reason"}) == "RejectedByHost") {
     out->refused = TimeOf(FindString(*scheduled, {"lastTransitionTime"}));
-    out->refusals = std::atoi(std::string(kube::AnnotationOf(pod, "sublet.dev/rejections")).c_str());
+    out->refusals =
+        std::atoi(std::string(kube::AnnotationOf(pod, "sublet.dev/rejections")).c_str());
   }
 }
 
@@ -343,7 +359,8 @@ void ReadSharing(const Json& pod, PodSpec* out) {
     }
   }
   std::sort(out->gpu_groups.begin(), out->gpu_groups.end());
-  out->gpu_groups.erase(std::unique(out->gpu_groups.begin(), out->gpu_groups.end()), out->gpu_groups.end());
+  out->gpu_groups.erase(std::unique(out->gpu_groups.begin(), out->gpu_groups.end()),
+                        out->gpu_groups.end());
   const Json* annotations = kube::AnnotationsOf(pod);
   if (annotations != nullptr && annotations->is_object()) {
     for (const auto& [key, value] : annotations->items()) {
@@ -377,18 +394,25 @@ PodSpec PodFromJson(const Json& pod, const PodLookups& lookups) {
     }
   }
   const std::string_view role = kube::LabelOf(pod, "training.kubeflow.org/job-role");
-  out.role_rank = role == "master" || role == "launcher" || kube::LabelOf(pod, "ray.io/node-type") == "head" ? 0 : 1;
+  out.role_rank =
+      role == "master" || role == "launcher" || kube::LabelOf(pod, "ray.io/node-type") == "head"
+          ? 0
+          : 1;
   ReadStatus(pod, &out);
   ReadSharing(pod, &out);
   Constraints& constraints = out.constraints;
   constraints.node_selector = LabelMap(Find(pod, {"spec", "nodeSelector"}));
   for (const Json& item : Array(pod, {"spec", "tolerations"})) {
-    constraints.tolerations.push_back({Text(item, {"key"}), FindString(item, {"operator"}) == "Exists", Text(item, {"value"}), Text(item, {"effect"})});
+    constraints.tolerations.push_back({Text(item, {"key"}),
+                                       FindString(item, {"operator"}) == "Exists",
+                                       Text(item, {"value"}), Text(item, {"effect"})});
   }
   for (const Json& container : Array(pod, {"spec", "containers"})) {
     for (const Json& port : Array(container, {"ports"})) {
       if (const auto number = FindInt(port, {"hostPort"}); number > 0) {
-        constraints.ports.push_back({Text(port, {"hostIP"}), std::string(FindString(port, {"protocol"}, "TCP")), static_cast<int>(number)});
+        constraints.ports.push_back({Text(port, {"hostIP"}),
+                                     std::string(FindString(port, {"protocol"}, "TCP")),
+                                     static_cast<int>(number)});
       }
     }
   }
@@ -403,7 +427,8 @@ PodSpec PodFromJson(const Json& pod, const PodLookups& lookups) {
       }
     }
     if (name.empty()) {
-      out.unschedulable_reason = "waiting for the resource claim of \"" + Text(claim, {"name"}) + "\"";
+      out.unschedulable_reason =
+          "waiting for the resource claim of \"" + Text(claim, {"name"}) + "\"";
     } else {
       out.claims.push_back(std::move(name));
     }

@@ -1,8 +1,7 @@
-// Kubernetes objects (JSON) to the engine's values: Pod, Node, Queue, PodGroup, Topology, PVC/PV, DRA,
-// PodDisruptionBudget. What an object leaves out gets Kubernetes' or KAI's default; what cannot be read
-// (a broken quantity) counts as absent: the API server has validated what it stores, and a scheduler must
-// not stop because of one odd object.
-// Threads: pure, any.
+// Kubernetes objects (JSON) to the engine's values: Pod, Node, Queue, PodGroup, Topology, PVC/PV,
+// DRA, PodDisruptionBudget. What an object leaves out gets Kubernetes' or KAI's default; what
+// cannot be read (a broken quantity) counts as absent: the API server has validated what it stores,
+// and a scheduler must not stop because of one odd object. Threads: pure, any.
 #pragma once
 
 #include <functional>
@@ -27,10 +26,12 @@ struct StorageClassFacts {
   std::vector<NodeTerm> topologies;  // allowedTopologies, any of them; empty = everywhere
 };
 
-// What a pod's conversion must look up elsewhere. Unset functions know nothing, and what is not known
-// keeps no pod waiting; a set function that finds nothing says that the object does not exist.
+// What a pod's conversion must look up elsewhere. Unset functions know nothing, and what is not
+// known keeps no pod waiting; a set function that finds nothing says that the object does not
+// exist.
 struct PodLookups {
-  std::function<std::optional<VolumeClaimFacts>(const std::string& ns, const std::string& name)> volume_claim;
+  std::function<std::optional<VolumeClaimFacts>(const std::string& ns, const std::string& name)>
+      volume_claim;
   // The node terms of a PersistentVolume, any of which must hold; empty = everywhere.
   std::function<std::optional<std::vector<NodeTerm>>(const std::string& name)> volume;
   std::function<std::optional<StorageClassFacts>(const std::string& name)> storage_class;
@@ -46,9 +47,9 @@ struct VolumeRefs {
   bool empty() const { return claims.empty() && config_maps.empty(); }
 };
 VolumeRefs VolumesOf(const kube::Json& pod);
-// Adds to `pod` what its volumes ask of a node, or the reason why none will do.
-// Differs: an unbound claim of a class that is not known keeps no pod waiting. In a tenant the class and
-// the binding are the host's, which may wait for the pod.
+// Adds to `pod` what its volumes ask of a node, or the reason why none will do. Differs: an unbound
+// claim of a class that is not known keeps no pod waiting. In a tenant the class and the binding
+// are the host's, which may wait for the pod.
 void ResolveVolumes(const VolumeRefs& refs, const PodLookups& lookups, PodSpec* pod);
 VolumeClaimFacts VolumeClaimFromJson(const kube::Json& claim);
 StorageClassFacts StorageClassFromJson(const kube::Json& storage_class);
@@ -59,7 +60,8 @@ PodSpec PodFromJson(const kube::Json& pod, const PodLookups& lookups = {});
 NodeSpec NodeFromJson(const kube::Json& node);
 QueueSpec QueueFromJson(const kube::Json& queue);
 // `priority` resolves a PriorityClass name; KAI counts 50 where there is none.
-PodGroupSpec PodGroupFromJson(const kube::Json& group, const std::function<std::optional<int>(const std::string&)>& priority);
+PodGroupSpec PodGroupFromJson(
+    const kube::Json& group, const std::function<std::optional<int>(const std::string&)>& priority);
 TopologySpec TopologyFromJson(const kube::Json& topology);
 ClaimSpec ClaimFromJson(const kube::Json& claim);
 DeviceSlice SliceFromJson(const kube::Json& slice);

@@ -63,7 +63,9 @@ QueueSpec QueueFromJson(const Json& queue) {
       return value != nullptr && value->is_number() ? value->get<double>() : 0.0;
     };
     // Memory is given in millions of bytes; -1 stays "unlimited".
-    const auto scaled = [&](const char* key) { return number(key) < 0 ? kUnlimited : number(key) * unit; };
+    const auto scaled = [&](const char* key) {
+      return number(key) < 0 ? kUnlimited : number(key) * unit;
+    };
     *quota = {scaled("quota"), scaled("limit"), number("overQuotaWeight")};
   };
   read("cpu", 1, &out.cpu);
@@ -76,7 +78,8 @@ QueueSpec QueueFromJson(const Json& queue) {
     const std::string_view one = models.substr(0, comma);
     const std::size_t equals = one.find('=');
     if (equals != std::string_view::npos) {
-      out.model_limits.emplace_back(std::string(one.substr(0, equals)), kube::Quantity::ParseOrZero(one.substr(equals + 1)).AsDouble());
+      out.model_limits.emplace_back(std::string(one.substr(0, equals)),
+                                    kube::Quantity::ParseOrZero(one.substr(equals + 1)).AsDouble());
     }
     models = comma == std::string_view::npos ? std::string_view() : models.substr(comma + 1);
   }
@@ -87,27 +90,32 @@ namespace {
 
 std::optional<TopologyConstraint> ConstraintOf(const Json& object) {
   const Json* constraint = Find(object, {"topologyConstraint"});
-  if (constraint == nullptr || !constraint->is_object() || FindString(*constraint, {"topology"}).empty()) {
+  if (constraint == nullptr || !constraint->is_object() ||
+      FindString(*constraint, {"topology"}).empty()) {
     return std::nullopt;
   }
-  return TopologyConstraint{Text(*constraint, {"topology"}), Text(*constraint, {"requiredTopologyLevel"}),
+  return TopologyConstraint{Text(*constraint, {"topology"}),
+                            Text(*constraint, {"requiredTopologyLevel"}),
                             Text(*constraint, {"preferredTopologyLevel"})};
 }
 
 // `depth` bounds a cycle of parents, which the webhook refuses but a broken object may have.
-void AddChildren(const std::multimap<std::string, const Json*>& by_parent, const std::string& parent, int depth, SubGroupSpec* into) {
+void AddChildren(const std::multimap<std::string, const Json*>& by_parent,
+                 const std::string& parent, int depth, SubGroupSpec* into) {
   const auto [from, to] = by_parent.equal_range(parent);
   for (auto it = from; it != to && depth < 32; ++it) {
     const Json& child = *it->second;
     const std::string name = Text(child, {"name"});
     if (by_parent.count(name) == 0) {
-      into->pod_sets.push_back({name, static_cast<int>(FindInt(child, {"minMember"}, 1)), ConstraintOf(child)});
+      into->pod_sets.push_back(
+          {name, static_cast<int>(FindInt(child, {"minMember"}, 1)), ConstraintOf(child)});
       continue;
     }
     SubGroupSpec group;
     group.name = name;
     group.topology = ConstraintOf(child);
-    if (const Json* least = Find(child, {"minSubGroup"}); least != nullptr && least->is_number_integer()) {
+    if (const Json* least = Find(child, {"minSubGroup"});
+        least != nullptr && least->is_number_integer()) {
       group.min_sub_group = least->get<int>();
     }
     AddChildren(by_parent, name, depth + 1, &group);
@@ -117,7 +125,8 @@ void AddChildren(const std::multimap<std::string, const Json*>& by_parent, const
 
 }  // namespace
 
-PodGroupSpec PodGroupFromJson(const Json& group, const std::function<std::optional<int>(const std::string&)>& priority) {
+PodGroupSpec PodGroupFromJson(
+    const Json& group, const std::function<std::optional<int>(const std::string&)>& priority) {
   constexpr int kTrain = 50;
   PodGroupSpec out;
   out.ns = std::string(kube::NamespaceOf(group));
@@ -125,10 +134,12 @@ PodGroupSpec PodGroupFromJson(const Json& group, const std::function<std::option
   out.uid = std::string(kube::UidOf(group));
   out.queue = Text(group, {"spec", "queue"});
   out.scheduler_name = "kai-scheduler";
-  if (const std::string name(kube::AnnotationOf(group, "sublet.dev/scheduler-name")); !name.empty()) {
+  if (const std::string name(kube::AnnotationOf(group, "sublet.dev/scheduler-name"));
+      !name.empty()) {
     out.scheduler_name = name;
   }
-  out.priority = priority ? priority(Text(group, {"spec", "priorityClassName"})).value_or(kTrain) : kTrain;
+  out.priority =
+      priority ? priority(Text(group, {"spec", "priorityClassName"})).value_or(kTrain) : kTrain;
   out.preemptibility = Text(group, {"spec", "preemptibility"});
   out.created = TimeOf(FindString(group, {"metadata", "creationTimestamp"}));
   out.last_start = TimeOf(kube::AnnotationOf(group, "kai.scheduler/last-start-timestamp"));
@@ -140,7 +151,8 @@ PodGroupSpec PodGroupFromJson(const Json& group, const std::function<std::option
   if (const Json* spec = Find(group, {"spec"})) {
     out.root.topology = ConstraintOf(*spec);
   }
-  if (const Json* least = Find(group, {"spec", "minSubGroup"}); least != nullptr && least->is_number_integer()) {
+  if (const Json* least = Find(group, {"spec", "minSubGroup"});
+      least != nullptr && least->is_number_integer()) {
     out.root.min_sub_group = least->get<int>();
   }
   std::multimap<std::string, const Json*> by_parent;
@@ -149,7 +161,10 @@ PodGroupSpec PodGroupFromJson(const Json& group, const std::function<std::option
   }
   AddChildren(by_parent, "", 0, &out.root);
   if (out.root.pod_sets.empty() && out.root.groups.empty()) {
-    out.root.pod_sets.push_back({"default", static_cast<int>(std::max<std::int64_t>(FindInt(group, {"spec", "minMember"}, 1), 1)), std::nullopt});
+    out.root.pod_sets.push_back(
+        {"default",
+         static_cast<int>(std::max<std::int64_t>(FindInt(group, {"spec", "minMember"}, 1), 1)),
+         std::nullopt});
   }
   return out;
 }
@@ -177,7 +192,8 @@ ClaimSpec ClaimFromJson(const Json& claim) {
     out.count += FindInt(wanted, {"count"}, 1);
   }
   for (const Json& device : Array(claim, {"status", "allocation", "devices", "results"})) {
-    out.allocated.push_back({Text(device, {"driver"}), Text(device, {"pool"}), Text(device, {"device"})});
+    out.allocated.push_back(
+        {Text(device, {"driver"}), Text(device, {"pool"}), Text(device, {"device"})});
   }
   for (const Json& consumer : Array(claim, {"status", "reservedFor"})) {
     if (FindString(consumer, {"resource"}) == "pods") {

@@ -54,14 +54,18 @@ bool Mounted(const Json& pod, const std::string& volume) {
   return false;
 }
 
-std::string ClaimReason(const std::string& name, const VolumeClaimFacts& claim, const std::optional<StorageClassFacts>& storage) {
+std::string ClaimReason(const std::string& name, const VolumeClaimFacts& claim,
+                        const std::optional<StorageClassFacts>& storage) {
   if (claim.deleting) {
     return "persistentvolumeclaim \"" + name + "\" is being deleted";
   }
   if (claim.lost) {
-    return "persistentvolumeclaim \"" + name + "\" bound to non-existent persistentvolume \"" + claim.volume + "\"";
+    return "persistentvolumeclaim \"" + name + "\" bound to non-existent persistentvolume \"" +
+           claim.volume + "\"";
   }
-  return claim.volume.empty() && storage && !storage->waits ? "pod has unbound immediate PersistentVolumeClaims" : "";
+  return claim.volume.empty() && storage && !storage->waits
+             ? "pod has unbound immediate PersistentVolumeClaims"
+             : "";
 }
 
 }  // namespace
@@ -73,7 +77,8 @@ VolumeRefs VolumesOf(const Json& pod) {
     const std::string name = Text(volume, {"name"});
     if (Find(volume, {"ephemeral"}) != nullptr) {
       refs.claims.push_back(owner + "-" + name);
-    } else if (std::string claim = Text(volume, {"persistentVolumeClaim", "claimName"}); !claim.empty()) {
+    } else if (std::string claim = Text(volume, {"persistentVolumeClaim", "claimName"});
+               !claim.empty()) {
       refs.claims.push_back(std::move(claim));
     }
     const Json& projected = Array(volume, {"projected", "sources"});
@@ -114,7 +119,8 @@ void ResolveVolumes(const VolumeRefs& refs, const PodLookups& lookups, PodSpec* 
       pod->unschedulable_reason = "persistentvolumeclaim \"" + name + "\" not found";
       continue;
     }
-    const auto storage = lookups.storage_class ? lookups.storage_class(claim->storage_class) : std::nullopt;
+    const auto storage =
+        lookups.storage_class ? lookups.storage_class(claim->storage_class) : std::nullopt;
     if (std::string reason = ClaimReason(name, *claim, storage); !reason.empty()) {
       pod->unschedulable_reason = std::move(reason);
       continue;
@@ -131,17 +137,19 @@ void ResolveVolumes(const VolumeRefs& refs, const PodLookups& lookups, PodSpec* 
 }
 
 VolumeClaimFacts VolumeClaimFromJson(const Json& claim) {
-  return {kube::IsDeleting(claim), FindString(claim, {"status", "phase"}) == "Lost", Text(claim, {"spec", "volumeName"}),
-          Text(claim, {"spec", "storageClassName"})};
+  return {kube::IsDeleting(claim), FindString(claim, {"status", "phase"}) == "Lost",
+          Text(claim, {"spec", "volumeName"}), Text(claim, {"spec", "storageClassName"})};
 }
 
 StorageClassFacts StorageClassFromJson(const Json& storage_class) {
   StorageClassFacts out;
-  out.waits = FindString(storage_class, {"volumeBindingMode"}, "Immediate") == "WaitForFirstConsumer";
+  out.waits =
+      FindString(storage_class, {"volumeBindingMode"}, "Immediate") == "WaitForFirstConsumer";
   for (const Json& topology : Array(storage_class, {"allowedTopologies"})) {
     NodeTerm term;
     for (const Json& item : Array(topology, {"matchLabelExpressions"})) {
-      term.labels.push_back({Text(item, {"key"}), SelectorOperator::kIn, Strings(Array(item, {"values"}))});
+      term.labels.push_back(
+          {Text(item, {"key"}), SelectorOperator::kIn, Strings(Array(item, {"values"}))});
     }
     out.topologies.push_back(std::move(term));
   }
@@ -150,7 +158,8 @@ StorageClassFacts StorageClassFromJson(const Json& storage_class) {
 
 std::vector<NodeTerm> VolumeTermsFromJson(const Json& volume) {
   std::vector<NodeTerm> out;
-  for (const Json& term : Array(volume, {"spec", "nodeAffinity", "required", "nodeSelectorTerms"})) {
+  for (const Json& term :
+       Array(volume, {"spec", "nodeAffinity", "required", "nodeSelectorTerms"})) {
     out.push_back(NodeTermFrom(term));
   }
   return out;

@@ -36,10 +36,12 @@ int Engine::ProfileFor(const std::string& scheduler_name) const {
 void Engine::Apply(const NodeSpec& node) {
   const auto fits = [this, &node](TaskId id) {
     const NodeId at = state_.FindNode(node.name);
-    return at != kNone && state_.hot[static_cast<std::size_t>(at)].usable && FitsNow(state_, state_.task(id), at);
+    return at != kNone && state_.hot[static_cast<std::size_t>(at)].usable &&
+           FitsNow(state_, state_.task(id), at);
   };
-  // A pod that was refused for want of room waits no longer when room comes. One that fitted before, as far as
-  // we knew, was refused for another reason: the node's news is no reason to ask again.
+  // A pod that was refused for want of room waits no longer when room comes. One that fitted
+  // before, as far as we knew, was refused for another reason: the node's news is no reason to ask
+  // again.
   std::vector<TaskId> short_of_room;
   for (auto it = backing_off_.begin(); it != backing_off_.end();) {
     const TaskId id = state_.FindTask(*it);
@@ -191,7 +193,8 @@ CycleResult Engine::RunOnly(Millis now, const std::vector<Action>& actions) {
   return result;
 }
 
-void Engine::RunProfile(int index, const std::vector<Action>& actions, Millis now, CycleResult* result) {
+void Engine::RunProfile(int index, const std::vector<Action>& actions, Millis now,
+                        CycleResult* result) {
   const Profile& profile = profiles_[static_cast<std::size_t>(index)];
   state_.RefreshShares(profile.k);
   Session session(state_, profile, index, now);
@@ -226,14 +229,16 @@ void Engine::RunProfile(int index, const std::vector<Action>& actions, Millis no
     }
   }
   for (JobId id : was_stale) {
-    if (state_.marked_stale.count(id) == 0 && state_.jobs[static_cast<std::size_t>(id)] != nullptr) {
+    if (state_.marked_stale.count(id) == 0 &&
+        state_.jobs[static_cast<std::size_t>(id)] != nullptr) {
       result->fresh.push_back(state_.job(id).key);
     }
   }
   result->earliest = std::min(result->earliest, session.earliest);
   result->more = result->more || session.out_of_steps;
   result->steps += profile.search_steps - session.steps_left;
-  std::move(session.decisions.begin(), session.decisions.end(), std::back_inserter(result->decisions));
+  std::move(session.decisions.begin(), session.decisions.end(),
+            std::back_inserter(result->decisions));
   std::move(session.notes.begin(), session.notes.end(), std::back_inserter(notes_));
 }
 
@@ -292,7 +297,8 @@ void Engine::BindFailed(const std::string& uid, Millis now) {
 
 void Engine::EvictFailed(const std::string& uid) {
   const TaskId id = state_.FindTask(uid);
-  if (id == kNone || !state_.task(id).real || state_.task(id).status != Status::kReleasing || state_.task(id).deleted != 0) {
+  if (id == kNone || !state_.task(id).real || state_.task(id).status != Status::kReleasing ||
+      state_.task(id).deleted != 0) {
     return;
   }
   state_.SetStatus(id, Status::kRunning);
@@ -379,7 +385,8 @@ std::optional<Explanation> Engine::Explain(const std::string& uid, Millis now) {
   Session session(state_, profile, job.profile, now);
   for (NodeId node : state_.NodesByName()) {
     const NodeHot& hot = state_.hot[static_cast<std::size_t>(node)];
-    Explanation::NodeRow row{state_.nodes[static_cast<std::size_t>(node)].spec.name, "", hot.idle, hot.releasing};
+    Explanation::NodeRow row{state_.nodes[static_cast<std::size_t>(node)].spec.name, "", hot.idle,
+                             hot.releasing};
     if (!FitsLater(state_, task, node)) {
       for (const std::string& reason : ResourceReasons(session, task, node)) {
         row.reason += (row.reason.empty() ? "" : "; ") + reason;
@@ -393,20 +400,25 @@ std::optional<Explanation> Engine::Explain(const std::string& uid, Millis now) {
     const Node& at = state_.nodes[static_cast<std::size_t>(node)];
     for (TaskId holder : std::set<TaskId>(at.tasks.begin(), at.tasks.end())) {
       const Task& held = state_.task(holder);
-      if (held.accepted[kGpu] <= 0 || held.job == kNone || out.holders.size() >= Explanation::kHoldersMax) {
+      if (held.accepted[kGpu] <= 0 || held.job == kNone ||
+          out.holders.size() >= Explanation::kHoldersMax) {
         continue;
       }
       const Job& of = state_.job(held.job);
-      out.holders.push_back({at.spec.name, held.ns, held.name, of.queue_name, held.accepted[kGpu], of.priority, of.preemptible});
+      out.holders.push_back({at.spec.name, held.ns, held.name, of.queue_name, held.accepted[kGpu],
+                             of.priority, of.preemptible});
     }
   }
   if (!profile.kube && !job.from_spec) {
-    out.dominant = task.group_key.empty() ? "the pod belongs to no PodGroup yet" : "PodGroup " + task.group_key + " does not exist";
+    out.dominant = task.group_key.empty() ? "the pod belongs to no PodGroup yet"
+                                          : "PodGroup " + task.group_key + " does not exist";
   } else if (!profile.kube && job.queue == kNone) {
     out.dominant = "queue \"" + job.queue_name + "\" does not exist";
   } else if (job.gave_up) {
-    out.dominant = "its PodGroup has schedulingBackoff 1: one attempt failed, and it is not tried again before the PodGroup changes" +
-                   (job.failures.empty() ? "" : ". The attempt: " + job.failures.back().message);
+    out.dominant =
+        "its PodGroup has schedulingBackoff 1: one attempt failed, and it is not tried again "
+        "before the PodGroup changes" +
+        (job.failures.empty() ? "" : ". The attempt: " + job.failures.back().message);
   } else if (!ReadyForScheduling(job)) {
     out.dominant = "the gang is waiting for pods that are not created yet";
   } else if (!task.unschedulable_reason.empty()) {

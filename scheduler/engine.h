@@ -1,6 +1,7 @@
-// Engine: the scheduler as a value. Events go in, Run decides, decisions and reasons come out, and what
-// became of the decisions is told back. No I/O, no clock, no threads: `now` is an argument, so the same
-// history gives the same decisions (explain, what-if, replay and the property tests rest on that).
+// Engine: the scheduler as a value. Events go in, Run decides, decisions and reasons come out, and
+// what became of the decisions is told back. No I/O, no clock, no threads: `now` is an argument, so
+// the same history gives the same decisions (explain, what-if, replay and the property tests rest
+// on that).
 //
 //   engine.Apply(node); engine.Apply(pod); ...            // from watch events, any order
 //   CycleResult result = engine.Run(now);                 // decide
@@ -8,9 +9,9 @@
 //   engine.BindFailed(uid, ...)                           // or the pod's own events: Running, deleted
 //   wait until an event or result.earliest, then Run again (at once when result.more)
 //
-// A decision is assumed to hold until an event or a Failed call says otherwise, so a slow API does not
-// make the engine decide twice. Promises (Decision::kPipeline) last one cycle and are made again.
-// Threads: one, the scheduler's. Lifetime: strings and structs are copied in and out.
+// A decision is assumed to hold until an event or a Failed call says otherwise, so a slow API does
+// not make the engine decide twice. Promises (Decision::kPipeline) last one cycle and are made
+// again. Threads: one, the scheduler's. Lifetime: strings and structs are copied in and out.
 #pragma once
 
 #include <array>
@@ -43,7 +44,8 @@ struct GroupVerdict {
 struct CycleResult {
   std::vector<Decision> decisions;  // in the order in which they were made
   std::vector<GroupVerdict> verdicts;
-  std::vector<std::string> started;       // groups whose first pods were bound now (last-start-timestamp)
+  std::vector<std::string>
+      started;  // groups whose first pods were bound now (last-start-timestamp)
   std::vector<std::string> stale, fresh;  // groups that became stale, or whole again
   Millis earliest = kNever;               // when time alone may change the answer
   bool more = false;                      // the victim search ran out of steps: Run again soon
@@ -60,20 +62,20 @@ struct QueueView {
 // Everything known about one pod's wait, for `explain` and conditions.
 struct Explanation {
   std::string pod, group, queue, status, node;
-  std::string dominant;               // the one reason that matters most
+  std::string dominant;  // the one reason that matters most
   std::vector<JobFailure> failures;
   struct NodeRow {
-    std::string node, reason;         // "" = would fit
+    std::string node, reason;  // "" = would fit
     Fixed idle{}, releasing{};
   };
   std::vector<NodeRow> nodes;
-  struct Holder {                     // a pod that holds devices, on a node that does not fit
+  struct Holder {  // a pod that holds devices, on a node that does not fit
     std::string node, ns, name, queue;
     std::int64_t gpu_milli = 0;
     int priority = 0;
     bool preemptible = false;
   };
-  std::vector<Holder> holders;        // by node; at most kHoldersMax
+  std::vector<Holder> holders;  // by node; at most kHoldersMax
   static constexpr std::size_t kHoldersMax = 200;
   std::vector<QueueView> queues;      // leaf to root
   std::vector<AttemptNote> attempts;  // reclaim, preempt, consolidation of the last cycle
@@ -122,17 +124,19 @@ class Engine {
   // Runs only `actions` of the first profile; for case files.
   CycleResult RunOnly(Millis now, const std::vector<Action>& actions);
 
-  // The bind of a decision did not happen: a conflict, a denied slice, a rejecting webhook. The pod is
-  // pending again and is not tried before a back-off of 1 s, doubled each time up to 5 min, so that a
-  // pod that is always rejected does not win every cycle. `now` starts the back-off; a node that has room
-  // for the pod and had none before ends it.
+  // The bind of a decision did not happen: a conflict, a denied slice, a rejecting webhook. The pod
+  // is pending again and is not tried before a back-off of 1 s, doubled each time up to 5 min, so
+  // that a pod that is always rejected does not win every cycle. `now` starts the back-off; a node
+  // that has room for the pod and had none before ends it.
   void BindFailed(const std::string& uid, Millis now);
   // The eviction did not happen; the pod runs on.
   void EvictFailed(const std::string& uid);
 
-  // What the queues used over time, as shares of the cluster (cpu, memory, gpu); queues that are not
-  // named keep theirs. Counts in the division while kValue is above 0 (UsageHistory makes it).
-  void SetUsage(const std::map<std::string, std::array<double, 3>>& usage) { state_.SetUsage(usage); }
+  // What the queues used over time, as shares of the cluster (cpu, memory, gpu); queues that are
+  // not named keep theirs. Counts in the division while kValue is above 0 (UsageHistory makes it).
+  void SetUsage(const std::map<std::string, std::array<double, 3>>& usage) {
+    state_.SetUsage(usage);
+  }
 
   std::optional<Explanation> Explain(const std::string& uid, Millis now);
   // Queues in tree order, with shares as of the last cycle.
@@ -158,9 +162,10 @@ class Engine {
   State state_;
   std::unique_ptr<TopologyCache> topologies_;
   std::vector<AttemptNote> notes_;
-  Millis earliest_ = kNever;  // of the last cycle
+  Millis earliest_ = kNever;                     // of the last cycle
   std::map<std::string, std::string> promises_;  // of the last cycle: pod -> node
-  std::set<std::string> backing_off_;  // uids of pods that wait after a refusal, or did; cleaned by node events
+  std::set<std::string>
+      backing_off_;  // uids of pods that wait after a refusal, or did; cleaned by node events
 };
 
 }  // namespace sublet::scheduler

@@ -12,7 +12,8 @@ namespace sublet::scheduler {
 
 namespace {
 
-std::unique_ptr<JobOrder> VictimOrder(Session& session, const std::function<bool(const Job&, JobId)>& keep) {
+std::unique_ptr<JobOrder> VictimOrder(Session& session,
+                                      const std::function<bool(const Job&, JobId)>& keep) {
   State& state = session.state;
   auto order = std::make_unique<JobOrder>(session, true, -1);
   for (JobId id : state.active_jobs) {
@@ -27,14 +28,15 @@ std::unique_ptr<JobOrder> VictimOrder(Session& session, const std::function<bool
 std::vector<RuntimeQueue> RuntimeQueues(const State& state) {
   std::vector<RuntimeQueue> queues;
   for (const Queue& queue : state.queues) {
-    queues.push_back({queue.spec.name, queue.parent, queue.spec.preempt_min_runtime, queue.spec.reclaim_min_runtime});
+    queues.push_back({queue.spec.name, queue.parent, queue.spec.preempt_min_runtime,
+                      queue.spec.reclaim_min_runtime});
   }
   return queues;
 }
 
 // Until when the victim may not be touched (whole jobs) or only above its minimum (elastic ones).
-Millis ProtectedUntil(const Session& session, const std::vector<RuntimeQueue>& queues, const Job& job, const Job& victim,
-                      Action action) {
+Millis ProtectedUntil(const Session& session, const std::vector<RuntimeQueue>& queues,
+                      const Job& job, const Job& victim, Action action) {
   if (victim.last_start == 0) {
     return 0;
   }
@@ -62,7 +64,8 @@ bool KeepsMinimum(const State& state, const VictimJob& victim) {
 }
 
 // Elastic victims within their minimum runtime keep their minimum.
-bool RespectsMinRuntime(Session& session, const std::vector<RuntimeQueue>& queues, const Scenario& scenario, Action action) {
+bool RespectsMinRuntime(Session& session, const std::vector<RuntimeQueue>& queues,
+                        const Scenario& scenario, Action action) {
   const Job& job = session.state.job(scenario.preemptor->job);
   for (const VictimJob& victim : scenario.victims) {
     const Job& other = session.state.job(victim.job);
@@ -118,9 +121,7 @@ VictimUnits UnitsOf(const Session& session, const VictimJob& victim) {
 // The amounts of the queues as they were when the search began.
 class BaseShares {
  public:
-  explicit BaseShares(State& state) : state_(state) {
-    ++state_.solution_epoch;
-  }
+  explicit BaseShares(State& state) : state_(state) { ++state_.solution_epoch; }
   std::vector<QueueShare> Copy() const {
     std::vector<QueueShare> shares;
     for (const Queue& queue : state_.queues) {
@@ -141,7 +142,8 @@ class BaseShares {
   State& state_;
 };
 
-bool ReclaimAllowed(Session& session, const BaseShares& base, const Scenario& scenario, ReclaimRefusal* why) {
+bool ReclaimAllowed(Session& session, const BaseShares& base, const Scenario& scenario,
+                    ReclaimRefusal* why) {
   State& state = session.state;
   const Job& job = state.job(scenario.preemptor->job);
   std::vector<QueueShare> shares = base.Copy();
@@ -155,7 +157,8 @@ bool ReclaimAllowed(Session& session, const BaseShares& base, const Scenario& sc
     if (units.units.empty()) {
       continue;
     }
-    auto same = std::find_if(victims.begin(), victims.end(), [&](const VictimUnits& v) { return v.queue == units.queue; });
+    auto same = std::find_if(victims.begin(), victims.end(),
+                             [&](const VictimUnits& v) { return v.queue == units.queue; });
     if (same == victims.end()) {
       victims.push_back(std::move(units));
     } else {
@@ -163,7 +166,8 @@ bool ReclaimAllowed(Session& session, const BaseShares& base, const Scenario& sc
     }
   }
   const Reclaimer reclaimer{job.queue, job.preemptible, ToAmounts(*scenario.preemptor->request)};
-  return Reclaimable(queues, reclaimer, victims, session.profile.saturation, session.profile.strict_fair_share, why);
+  return Reclaimable(queues, reclaimer, victims, session.profile.saturation,
+                     session.profile.strict_fair_share, why);
 }
 
 // The smallest failed batch per kind of job: a job that is not easier is not tried.
@@ -174,7 +178,8 @@ class FailedSignatures {
       return false;
     }
     auto it = smallest_.find(Key(session.state, view, queue));
-    return it != smallest_.end() && !Easier(session.state.job(view.job).pending, BatchRequest(session.state, view), it->second);
+    return it != smallest_.end() && !Easier(session.state.job(view.job).pending,
+                                            BatchRequest(session.state, view), it->second);
   }
   void Remember(const Session& session, const JobView& view, QueueId queue) {
     const Failed failed{session.state.job(view.job).pending, BatchRequest(session.state, view)};
@@ -189,7 +194,8 @@ class FailedSignatures {
     int pending = 0;
     Quota request{};
   };
-  // The kinds of the pending pods' shapes and the topology asked for; equal keys mean equal constraints.
+  // The kinds of the pending pods' shapes and the topology asked for; equal keys mean equal
+  // constraints.
   using Signature = std::tuple<QueueId, int, bool, std::vector<int>, std::vector<std::string>>;
   static Signature Key(const State& state, const JobView& view, QueueId queue) {
     const Job& job = state.job(view.job);
@@ -209,7 +215,8 @@ class FailedSignatures {
         }
       }
     }
-    return {queue, job.priority, job.preemptible, {shapes.begin(), shapes.end()}, std::move(topology)};
+    return {
+        queue, job.priority, job.preemptible, {shapes.begin(), shapes.end()}, std::move(topology)};
   }
   static bool Easier(int pending, const Quota& request, const Failed& failed) {
     if (pending < failed.pending) {
@@ -247,18 +254,21 @@ bool Delayed(Session& session, const Job& job) {
   return true;
 }
 
-void Note(Session& session, JobId job, Action action, std::string outcome, const ReclaimRefusal& refusal) {
+void Note(Session& session, JobId job, Action action, std::string outcome,
+          const ReclaimRefusal& refusal) {
   if (session.notes.size() < 4096) {
     session.notes.push_back({job, ActionName(action), std::move(outcome), refusal});
   }
 }
 
 // Tries `view`; commits on success.
-bool Attempt(Session& session, TopologyCache& topologies, Action action, const JobView& view, Solver::Victims victims,
-             Solver::Validator validator) {
+bool Attempt(Session& session, TopologyCache& topologies, Action action, const JobView& view,
+             Solver::Victims victims, Solver::Validator validator) {
   Statement statement(session.state);
   BudgetGuard budgets(session);
-  const auto guarded = [&](const Scenario& scenario) { return budgets.Allows(scenario) && validator(scenario); };
+  const auto guarded = [&](const Scenario& scenario) {
+    return budgets.Allows(scenario) && validator(scenario);
+  };
   Solver solver(session, topologies, action, std::move(victims), guarded);
   if (!solver.Solve(view.job, statement)) {
     if (!session.out_of_steps) {
@@ -319,12 +329,14 @@ void RunConsolidation(Session& session, TopologyCache& topologies) {
   if (most == 0) {
     return;
   }
-  const auto order = PendingOrder(session, Action::kConsolidation, [](const Job& job) { return job.preemptible; });
+  const auto order =
+      PendingOrder(session, Action::kConsolidation, [](const Job& job) { return job.preemptible; });
   FailedSignatures failed;
   while (!order->Empty() && !session.out_of_steps) {
     const std::shared_ptr<JobView> view = order->Pop();
     const Job& job = state.job(view->job);
-    if (Delayed(session, job) || failed.Hopeless(session, *view, kNone) || !EnoughInCluster(state, *view)) {
+    if (Delayed(session, job) || failed.Hopeless(session, *view, kNone) ||
+        !EnoughInCluster(state, *view)) {
       continue;
     }
     const auto victims = [&] {
@@ -357,7 +369,6 @@ void RunConsolidation(Session& session, TopologyCache& topologies) {
     if (!Attempt(session, topologies, Action::kConsolidation, *view, victims, all_placed)) {
       failed.Remember(session, *view, kNone);
     }
-
   }
 }
 
@@ -385,7 +396,9 @@ void RunReclaim(Session& session, TopologyCache& topologies) {
         if (victim.queue == job.queue) {
           return false;
         }
-        const Millis until = IsElastic(victim) ? 0 : ProtectedUntil(session, runtimes, job, victim, Action::kReclaim);
+        const Millis until = IsElastic(victim)
+                                 ? 0
+                                 : ProtectedUntil(session, runtimes, job, victim, Action::kReclaim);
         if (until > session.now) {
           session.MayChangeAt(until);
           return false;
@@ -395,11 +408,13 @@ void RunReclaim(Session& session, TopologyCache& topologies) {
       });
     };
     const auto valid = [&](const Scenario& scenario) {
-      return RespectsMinRuntime(session, runtimes, scenario, Action::kReclaim) && ReclaimAllowed(session, base, scenario, &refusal);
+      return RespectsMinRuntime(session, runtimes, scenario, Action::kReclaim) &&
+             ReclaimAllowed(session, base, scenario, &refusal);
     };
     if (!Attempt(session, topologies, Action::kReclaim, *view, victims, valid)) {
       failed.Remember(session, *view, job.queue);
-      Note(session, view->job, Action::kReclaim, candidates == 0 ? "no victims" : refusal.rule, refusal);
+      Note(session, view->job, Action::kReclaim, candidates == 0 ? "no victims" : refusal.rule,
+           refusal);
     }
   }
 }
@@ -432,7 +447,9 @@ void RunPreempt(Session& session, TopologyCache& topologies) {
         if (victim.queue != job.queue || victim.priority >= job.priority || id == view->job) {
           return false;
         }
-        const Millis until = IsElastic(victim) ? 0 : ProtectedUntil(session, runtimes, job, victim, Action::kPreempt);
+        const Millis until = IsElastic(victim)
+                                 ? 0
+                                 : ProtectedUntil(session, runtimes, job, victim, Action::kPreempt);
         if (until > session.now) {
           session.MayChangeAt(until);
           return false;
@@ -446,7 +463,8 @@ void RunPreempt(Session& session, TopologyCache& topologies) {
     };
     if (!Attempt(session, topologies, Action::kPreempt, *view, victims, valid)) {
       failed.Remember(session, *view, job.queue);
-      Note(session, view->job, Action::kPreempt, candidates == 0 ? "no victims of lower priority" : "", {});
+      Note(session, view->job, Action::kPreempt,
+           candidates == 0 ? "no victims of lower priority" : "", {});
     }
   }
 }

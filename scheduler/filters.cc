@@ -11,7 +11,8 @@ namespace sublet::scheduler {
 std::int64_t DeviceMemory(const Node& node, const Shape& shape) {
   return shape.request.gpu == GpuKind::kMemory
              ? shape.request.gpu_memory_mib
-             : static_cast<std::int64_t>(shape.request.portion * static_cast<double>(node.gpu_memory));
+             : static_cast<std::int64_t>(shape.request.portion *
+                                         static_cast<double>(node.gpu_memory));
 }
 
 bool FitsGroup(const Node& node, const Shape& shape, const GpuGroup& group) {
@@ -25,7 +26,8 @@ bool FitsAmounts(const State& state, const Task& task, NodeId id, bool later) {
   const NodeHot& hot = state.hot[static_cast<std::size_t>(id)];
   const Shape& shape = *task.shape;
   const auto free = [&](int dim) { return hot.idle[dim] + (later ? hot.releasing[dim] : 0); };
-  if (shape.tracked[kCpu] > free(kCpu) || shape.tracked[kMemory] > free(kMemory) || shape.tracked[kPods] > free(kPods)) {
+  if (shape.tracked[kCpu] > free(kCpu) || shape.tracked[kMemory] > free(kMemory) ||
+      shape.tracked[kPods] > free(kPods)) {
     return false;
   }
   if (!shape.shared && shape.tracked[kGpu] + task.dra > free(kGpu)) {
@@ -56,7 +58,9 @@ bool FitsAmounts(const State& state, const Task& task, NodeId id, bool later) {
 bool FitsNow(const State& state, const Task& task, NodeId node) {
   return (task.shape->best_effort && task.dra == 0) || FitsAmounts(state, task, node, false);
 }
-bool FitsLater(const State& state, const Task& task, NodeId node) { return FitsAmounts(state, task, node, true); }
+bool FitsLater(const State& state, const Task& task, NodeId node) {
+  return FitsAmounts(state, task, node, true);
+}
 
 DeviceChoice ChooseGroups(Session& session, const Task& task, NodeId id, bool pipeline_only) {
   State& state = session.state;
@@ -71,14 +75,18 @@ DeviceChoice ChooseGroups(Session& session, const Task& task, NodeId id, bool pi
   for (const GpuGroup& group : node.groups) {
     if (FitsGroup(node, *task.shape, group)) {
       const double used = static_cast<double>(group.Used()) / static_cast<double>(node.gpu_memory);
-      candidates.push_back({order == PlacementOrder::kBinpack ? used : order == PlacementOrder::kSpread ? 1 - used : 0, &group});
+      candidates.push_back({order == PlacementOrder::kBinpack  ? used
+                            : order == PlacementOrder::kSpread ? 1 - used
+                                                               : 0,
+                            &group});
     }
   }
   const std::int64_t whole = hot.idle[kGpu] / kDevice + hot.releasing[kGpu] / kDevice;
   for (std::int64_t i = 0; i < std::min(whole, task.shape->request.gpu_count); ++i) {
     candidates.push_back({order == PlacementOrder::kSpread ? 1.0 : 0.0, nullptr});
   }
-  std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) { return a.score > b.score; });
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const auto& a, const auto& b) { return a.score > b.score; });
   DeviceChoice choice;
   const bool now = FitsNow(state, task, id);
   int fresh = 0;
@@ -110,33 +118,43 @@ std::string CapacityReason(Session& session, const Task& task, const Node& node)
   State& state = session.state;
   const Job& job = state.job(task.job);
   const Shape& shape = *task.shape;
-  Amounts request{static_cast<double>(shape.request.cpu), static_cast<double>(shape.request.memory), 0};
+  Amounts request{static_cast<double>(shape.request.cpu), static_cast<double>(shape.request.memory),
+                  0};
   if (shape.mig_slices > 0) {
     request[kGpu] = static_cast<double>(shape.mig_slices);
   } else if (shape.shared) {
-    request[kGpu] = static_cast<double>(MemoryShare(DeviceMemory(node, shape), node.gpu_memory)) / static_cast<double>(kDevice);
+    request[kGpu] = static_cast<double>(MemoryShare(DeviceMemory(node, shape), node.gpu_memory)) /
+                    static_cast<double>(kDevice);
     if (!session.profile.pinned_min_memory && shape.request.gpu == GpuKind::kMemory) {
-      request[kGpu] *= static_cast<double>(shape.request.gpu_count);  // before 0.16.2 one device was counted
+      request[kGpu] *=
+          static_cast<double>(shape.request.gpu_count);  // before 0.16.2 one device was counted
     }
   } else if (shape.request.gpu_count > 0) {
     request[kGpu] = 1;  // KAI checks one device here; the job's check has counted them all
   }
   std::string reason;
-  const std::string* model = state.model_limits ? FindLabel(node.spec.labels, "nvidia.com/gpu.product") : nullptr;
+  const std::string* model =
+      state.model_limits ? FindLabel(node.spec.labels, "nvidia.com/gpu.product") : nullptr;
   state.EachQueueUp(job.queue, [&](QueueId, Queue& queue) {
     if (!reason.empty()) {
       return;
     }
     if (const int over = OverLimit(queue.share, request); over >= 0) {
-      reason = "node does not have enough capacity. Reason: OverLimit, Details: " + LimitMessage(queue.share, over, request[over]);
-    } else if (const int beyond = job.preemptible ? -1 : NonPreemptibleOverQuota(queue.share, request); beyond >= 0) {
+      reason = "node does not have enough capacity. Reason: OverLimit, Details: " +
+               LimitMessage(queue.share, over, request[over]);
+    } else if (const int beyond =
+                   job.preemptible ? -1 : NonPreemptibleOverQuota(queue.share, request);
+               beyond >= 0) {
       reason = "node does not have enough capacity. Reason: NonPreemptibleOverQuota, Details: " +
                QuotaMessage(queue.share, beyond, request);
     } else if (model != nullptr) {
       for (const auto& [name, limit] : queue.spec.model_limits) {
         auto it = queue.by_model.find(name);
-        const double used = it == queue.by_model.end() ? 0 : static_cast<double>(it->second) / static_cast<double>(kDevice);
-        const double asked = static_cast<double>(state.AcceptedOn(task, node)[kGpu]) / static_cast<double>(kDevice);
+        const double used = it == queue.by_model.end()
+                                ? 0
+                                : static_cast<double>(it->second) / static_cast<double>(kDevice);
+        const double asked =
+            static_cast<double>(state.AcceptedOn(task, node)[kGpu]) / static_cast<double>(kDevice);
         if (name == *model && asked > 0 && used + asked > limit) {
           reason = "queue " + queue.spec.name + " has reached its limit of " + name + " GPUs";
         }
@@ -184,7 +202,8 @@ std::string PodSlotReason(Session& session, const Task& task, NodeId id) {
   if (choice.groups.empty() || choice.later) {
     choice = ChooseGroups(session, task, id, true);
   }
-  return (choice.new_group || choice.groups.empty()) && pods < 2 ? "node(s) pod number exceeded" : "";
+  return (choice.new_group || choice.groups.empty()) && pods < 2 ? "node(s) pod number exceeded"
+                                                                 : "";
 }
 
 }  // namespace
@@ -193,7 +212,8 @@ bool TermMatches(const NodeTerm& term, const NodeSpec& node) {
   if (term.labels.empty() && term.fields.empty()) {
     return false;  // an empty term matches no node
   }
-  return Matches(term.labels, node.labels) && Matches(term.fields, Labels{{"metadata.name", node.name}});
+  return Matches(term.labels, node.labels) &&
+         Matches(term.fields, Labels{{"metadata.name", node.name}});
 }
 
 bool NodeAffinityMatches(const Shape& shape, const NodeSpec& node) {
@@ -211,7 +231,8 @@ bool NodeAffinityMatches(const Shape& shape, const NodeSpec& node) {
 
 bool Tolerates(const std::vector<Toleration>& tolerations, const Taint& taint) {
   return std::any_of(tolerations.begin(), tolerations.end(), [&](const Toleration& t) {
-    return (t.effect.empty() || t.effect == taint.effect) && (t.key == taint.key || (t.key.empty() && t.exists)) &&
+    return (t.effect.empty() || t.effect == taint.effect) &&
+           (t.key == taint.key || (t.key.empty() && t.exists)) &&
            (t.exists || t.value == taint.value);
   });
 }
@@ -230,8 +251,9 @@ std::string Filter(Session& session, const Task& task, NodeId id) {
     return reason;
   }
   if (shape.request.gpu == GpuKind::kMemory && !node.gpu_memory_synced) {
-    return "node is not a gpu node or the gpu memory count on the node was not synced yet, task: <" + task.ns + "/" +
-           task.name + ">, node: <" + node.spec.name + ">";
+    return "node is not a gpu node or the gpu memory count on the node was not synced yet, task: "
+           "<" +
+           task.ns + "/" + task.name + ">, node: <" + node.spec.name + ">";
   }
   if (!kube) {
     if (std::string reason = PodSlotReason(session, task, id); !reason.empty()) {
@@ -250,7 +272,8 @@ std::string Filter(Session& session, const Task& task, NodeId id) {
       return "node(s) didn't match Pod's node affinity/selector";
     }
     for (const auto& volume : shape.constraints.volumes) {
-      if (std::none_of(volume.begin(), volume.end(), [&](const NodeTerm& term) { return TermMatches(term, node.spec); })) {
+      if (std::none_of(volume.begin(), volume.end(),
+                       [&](const NodeTerm& term) { return TermMatches(term, node.spec); })) {
         return "node(s) had volume node affinity conflict";
       }
     }
@@ -273,7 +296,8 @@ std::string PreFilter(Session& session, const Task& task) {
     return task.unschedulable_reason;
   }
   if (!task.claims.empty()) {
-    const std::string& queue = task.job == kNone ? task.name : session.state.job(task.job).queue_name;
+    const std::string& queue =
+        task.job == kNone ? task.name : session.state.job(task.job).queue_name;
     if (std::string reason = CheckClaims(session.state, task, queue); !reason.empty()) {
       return reason;
     }

@@ -1,6 +1,6 @@
-// Which nodes can take a pod, and why not: resources, devices, MIG rules, node selectors, taints, ports,
-// pod affinity, topology spread, volumes. Texts are KAI's and kube-scheduler's.
-// Threads: one, the scheduler's.
+// Which nodes can take a pod, and why not: resources, devices, MIG rules, node selectors, taints,
+// ports, pod affinity, topology spread, volumes. Texts are KAI's and kube-scheduler's. Threads:
+// one, the scheduler's.
 #pragma once
 
 #include <string>
@@ -16,7 +16,8 @@ bool FitsNow(const State& state, const Task& task, NodeId node);
 bool FitsLater(const State& state, const Task& task, NodeId node);
 // May the pod join the shared device `group`? (KAI: not when everything on it is leaving.)
 bool FitsGroup(const Node& node, const Shape& shape, const GpuGroup& group);
-std::int64_t DeviceMemory(const Node& node, const Shape& shape);  // MiB the pod takes of each device
+std::int64_t DeviceMemory(const Node& node,
+                          const Shape& shape);  // MiB the pod takes of each device
 
 bool TermMatches(const NodeTerm& term, const NodeSpec& node);
 bool NodeAffinityMatches(const Shape& shape, const NodeSpec& node);
@@ -32,7 +33,7 @@ std::vector<std::string> ResourceReasons(const Session& session, const Task& tas
 // The devices a shared pod would get on the node. Empty when there are too few.
 struct DeviceChoice {
   std::vector<int> groups;
-  bool later = false;    // some of it is not free yet
+  bool later = false;  // some of it is not free yet
   bool new_group = false;
 };
 DeviceChoice ChooseGroups(Session& session, const Task& task, NodeId node, bool pipeline_only);

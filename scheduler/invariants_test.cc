@@ -1,7 +1,7 @@
 // Rules that no decision may break, on random clusters with what the case files touch only lightly:
-// queues on four levels, elastic gangs, sub group trees, nested topology constraints, minimum runtimes,
-// fractions of several devices, MIG, GPU memory. The rules are KAI's, written down once more without
-// looking at how the engine keeps them.
+// queues on four levels, elastic gangs, sub group trees, nested topology constraints, minimum
+// runtimes, fractions of several devices, MIG, GPU memory. The rules are KAI's, written down once
+// more without looking at how the engine keeps them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,7 +50,9 @@ class Maker {
     const int count = 4 + Pick(5);
     for (int i = 0; i < count; ++i) {
       NodeSpec node = MakeNode("n" + std::to_string(i), 2 + Pick(3));
-      node.labels.insert(node.labels.begin() + 1, {{"kubernetes.io/rack", "r" + std::to_string(i / 2)}, {"kubernetes.io/zone", "z" + std::to_string(i / 4)}});
+      node.labels.insert(node.labels.begin() + 1,
+                         {{"kubernetes.io/rack", "r" + std::to_string(i / 2)},
+                          {"kubernetes.io/zone", "z" + std::to_string(i / 4)}});
       if (Pick(5) == 0) {
         node.gpus = 0;
         node.scalars = {{"nvidia.com/mig-1g.5gb", 4}, {"nvidia.com/mig-3g.20gb", 1}};
@@ -107,7 +109,9 @@ class Maker {
   void Group(int number) {
     static constexpr int kPriorities[] = {50, 50, 75, 100, 125};
     const int pods = 1 + Pick(5);
-    PodGroupSpec group = MakeGroup("g" + std::to_string(number), leaves_[static_cast<std::size_t>(Pick(8))], 1, kPriorities[Pick(5)]);
+    PodGroupSpec group =
+        MakeGroup("g" + std::to_string(number), leaves_[static_cast<std::size_t>(Pick(8))], 1,
+                  kPriorities[Pick(5)]);
     group.created = kNow - 500'000 + number;
     Tree(group, pods);
     const bool constrained = group.root.topology.has_value();
@@ -165,7 +169,8 @@ class Maker {
 // The rules, checked against the objects before a cycle and the state after it.
 class Judge {
  public:
-  Judge(const Snapshot& before, const Engine& engine, const CycleResult& result) : before_(before), engine_(engine), result_(result) {
+  Judge(const Snapshot& before, const Engine& engine, const CycleResult& result)
+      : before_(before), engine_(engine), result_(result) {
     for (const PodGroupSpec& group : before.groups) {
       groups_[group.Key()] = &group;
     }
@@ -210,7 +215,8 @@ class Judge {
 
  private:
   static bool Preemptible(const PodGroupSpec& group) {
-    return group.preemptibility.empty() ? group.priority < 100 : group.preemptibility == "preemptible";
+    return group.preemptibility.empty() ? group.priority < 100
+                                        : group.preemptibility == "preemptible";
   }
   static void Sets(const SubGroupSpec& at, std::vector<const PodSetSpec*>* out) {
     for (const PodSetSpec& set : at.pod_sets) {
@@ -220,12 +226,18 @@ class Judge {
       Sets(child, out);
     }
   }
-  const Task& TaskOf(const PodSpec& pod) const { return engine_.state().task(engine_.state().FindTask(pod.uid)); }
+  const Task& TaskOf(const PodSpec& pod) const {
+    return engine_.state().task(engine_.state().FindTask(pod.uid));
+  }
   std::string NodeOf(const PodSpec& pod) const {
     const Task& task = TaskOf(pod);
-    return task.node == kNone || !ActiveAllocated(task.status) ? "" : engine_.state().nodes[static_cast<std::size_t>(task.node)].spec.name;
+    return task.node == kNone || !ActiveAllocated(task.status)
+               ? ""
+               : engine_.state().nodes[static_cast<std::size_t>(task.node)].spec.name;
   }
-  std::string SetOf(const PodSpec& pod) const { return pod.sub_group.empty() ? "default" : pod.sub_group; }
+  std::string SetOf(const PodSpec& pod) const {
+    return pod.sub_group.empty() ? "default" : pod.sub_group;
+  }
 
   // Nothing of a gang is bound unless every pod set has its minimum.
   std::string Gang(const PodGroupSpec& group) {
@@ -237,7 +249,8 @@ class Judge {
         have += SetOf(*pod) == set->name && ActiveUsed(TaskOf(*pod).status) ? 1 : 0;
       }
       if (have < set->min_available) {
-        return "bound with " + std::to_string(have) + " of " + std::to_string(set->min_available) + " pods in " + set->name;
+        return "bound with " + std::to_string(have) + " of " + std::to_string(set->min_available) +
+               " pods in " + set->name;
       }
     }
     return "";
@@ -265,10 +278,13 @@ class Judge {
     if (whole.size() > 1) {
       return "spread over domains of " + group.root.topology->required;
     }
-    return !group.root.groups.empty() && group.root.groups[0].topology && workers.size() > 1 ? "workers spread over racks" : "";
+    return !group.root.groups.empty() && group.root.groups[0].topology && workers.size() > 1
+               ? "workers spread over racks"
+               : "";
   }
 
-  // A group that was bound leaves no queue above its limit, and if it is not preemptible none above its quota.
+  // A group that was bound leaves no queue above its limit, and if it is not preemptible none above
+  // its quota.
   std::string Limits(const PodGroupSpec& group) {
     if (!AsksGpu(group)) {
       return "";
@@ -277,16 +293,22 @@ class Judge {
       const QueueShare& share = engine_.state().queue(engine_.state().FindQueue(name)).share;
       const ResourceShare& gpu = share.r[kGpu];
       if (gpu.limit != kUnlimited && gpu.allocated > gpu.limit + 1e-6) {
-        return "queue " + name + " holds " + std::to_string(gpu.allocated) + " of at most " + std::to_string(gpu.limit);
+        return "queue " + name + " holds " + std::to_string(gpu.allocated) + " of at most " +
+               std::to_string(gpu.limit);
       }
-      if (!Preemptible(group) && gpu.deserved != kUnlimited && gpu.allocated_np > gpu.deserved + 1e-6) {
-        return "queue " + name + " holds " + std::to_string(gpu.allocated_np) + " not preemptible, quota " + std::to_string(gpu.deserved);
+      if (!Preemptible(group) && gpu.deserved != kUnlimited &&
+          gpu.allocated_np > gpu.deserved + 1e-6) {
+        return "queue " + name + " holds " + std::to_string(gpu.allocated_np) +
+               " not preemptible, quota " + std::to_string(gpu.deserved);
       }
     }
     return "";
   }
   bool AsksGpu(const PodGroupSpec& group) {
-    return std::any_of(members_[group.Key()].begin(), members_[group.Key()].end(), [](const PodSpec* pod) { return pod->request.gpu_count > 0 || !pod->request.scalars.empty(); });
+    return std::any_of(members_[group.Key()].begin(), members_[group.Key()].end(),
+                       [](const PodSpec* pod) {
+                         return pod->request.gpu_count > 0 || !pod->request.scalars.empty();
+                       });
   }
 
   std::string Victims() {
@@ -303,20 +325,24 @@ class Judge {
       const PodSpec& victim = *pods_.at(decision.pod_uid);
       const PodGroupSpec& group = *groups_.at(victim.group);
       const PodGroupSpec& winner = *groups_.at(decision.preemptor);
-      const std::string what = decision.action + " of " + decision.pod_uid + " for " + decision.preemptor + ": ";
+      const std::string what =
+          decision.action + " of " + decision.pod_uid + " for " + decision.preemptor + ": ";
       if (!Preemptible(group)) {
         return what + "not preemptible";
       }
-      if (decision.action == "preempt" && (group.queue != winner.queue || group.priority >= winner.priority)) {
+      if (decision.action == "preempt" &&
+          (group.queue != winner.queue || group.priority >= winner.priority)) {
         return what + "not a lower priority of the same queue";
       }
       if (decision.action == "reclaim" && group.queue == winner.queue) {
         return what + "the same queue";
       }
-      if (decision.action == "consolidation" && (!promised.contains(decision.pod_uid) || !Preemptible(winner))) {
+      if (decision.action == "consolidation" &&
+          (!promised.contains(decision.pod_uid) || !Preemptible(winner))) {
         return what + "not placed elsewhere";
       }
-      if (decision.action != "consolidation" && kNow - group.last_start < kProtected && group.last_start != 0 && !promised.contains(decision.pod_uid)) {
+      if (decision.action != "consolidation" && kNow - group.last_start < kProtected &&
+          group.last_start != 0 && !promised.contains(decision.pod_uid)) {
         std::vector<const PodSetSpec*> sets;
         Sets(group.root, &sets);
         const std::string gone = Gang(group);
@@ -340,11 +366,13 @@ class Judge {
       for (QueueId child : queue.children) {
         const ResourceShare& share = state.queue(child).share.r[kGpu];
         given += share.fair_share;
-        const double asked = share.limit == kUnlimited ? share.request : std::min(share.limit, share.request);
+        const double asked =
+            share.limit == kUnlimited ? share.request : std::min(share.limit, share.request);
         quotas += share.deserved == kUnlimited ? asked : std::min(share.deserved, asked);
       }
       if (given > std::max(queue.share.r[kGpu].fair_share, quotas) + 1e-6) {
-        return "children of " + queue.spec.name + " share " + std::to_string(given) + " of " + std::to_string(queue.share.r[kGpu].fair_share);
+        return "children of " + queue.spec.name + " share " + std::to_string(given) + " of " +
+               std::to_string(queue.share.r[kGpu].fair_share);
       }
     }
     return "";
@@ -370,9 +398,12 @@ TEST_P(InvariantsTest, NoDecisionBreaksARule) {
     engine.Apply(before);
     const CycleResult result = engine.Run(kNow);
     for (const Decision& decision : result.decisions) {
-      ++seen[decision.kind == Decision::Kind::kBind ? "bind" : decision.kind == Decision::Kind::kEvict ? decision.action : "promise"];
+      ++seen[decision.kind == Decision::Kind::kBind    ? "bind"
+             : decision.kind == Decision::Kind::kEvict ? decision.action
+                                                       : "promise"];
     }
-    ASSERT_EQ(Judge(before, engine, result).Problem(), "") << "seed " << seed << "\n" << testing::DecisionText(result);
+    ASSERT_EQ(Judge(before, engine, result).Problem(), "") << "seed " << seed << "\n"
+                                                           << testing::DecisionText(result);
   }
   // The clusters are worth something only when every action had its day.
   for (const char* action : {"bind", "promise", "reclaim", "preempt"}) {
@@ -387,9 +418,11 @@ TEST_P(InvariantsTest, ItSettlesAndStaysSettled) {
     int quiet = 0;
     for (int round = 0; round < 60 && quiet < 3; ++round) {
       const CycleResult result = engine.Run(kNow + round * 1000);
-      ASSERT_EQ(testing::Oversubscribed(engine.state()), "") << "seed " << seed << " round " << round;
-      const bool acted = std::any_of(result.decisions.begin(), result.decisions.end(),
-                                     [](const Decision& decision) { return decision.kind != Decision::Kind::kPipeline; });
+      ASSERT_EQ(testing::Oversubscribed(engine.state()), "")
+          << "seed " << seed << " round " << round;
+      const bool acted = std::any_of(
+          result.decisions.begin(), result.decisions.end(),
+          [](const Decision& decision) { return decision.kind != Decision::Kind::kPipeline; });
       quiet = acted ? 0 : quiet + 1;
       testing::PlayOut(engine, result);
     }
@@ -398,7 +431,9 @@ TEST_P(InvariantsTest, ItSettlesAndStaysSettled) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Profiles, InvariantsTest, ::testing::Values("kai-0.13", "kai-0.17"),
-                         [](const auto& each) { return std::string(each.param) == "kai-0.13" ? "Kai013" : "Kai017"; });
+                         [](const auto& each) {
+                           return std::string(each.param) == "kai-0.13" ? "Kai013" : "Kai017";
+                         });
 
 }  // namespace
 }  // namespace sublet::scheduler

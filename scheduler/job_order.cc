@@ -36,9 +36,11 @@ void JobOrder::Down(std::vector<T>& heap, std::size_t at, Less less) {
   }
 }
 
-bool JobOrder::ViewBefore(const std::shared_ptr<JobView>& left, const std::shared_ptr<JobView>& right) {
+bool JobOrder::ViewBefore(const std::shared_ptr<JobView>& left,
+                          const std::shared_ptr<JobView>& right) {
   const bool elastic = session_.profile.elastic_order;
-  return victims_ ? JobBefore(session_.state, *right, *left, elastic) : JobBefore(session_.state, *left, *right, elastic);
+  return victims_ ? JobBefore(session_.state, *right, *left, elastic)
+                  : JobBefore(session_.state, *left, *right, elastic);
 }
 
 QueueSide JobOrder::Side(Level* level) {
@@ -91,7 +93,8 @@ void JobOrder::Push(std::shared_ptr<JobView> view) {
   }
   leaf->jobs.push_back(std::move(view));
   if (built_) {
-    Up(leaf->jobs, leaf->jobs.size() - 1, [this](const auto& a, const auto& b) { return ViewBefore(a, b); });
+    Up(leaf->jobs, leaf->jobs.size() - 1,
+       [this](const auto& a, const auto& b) { return ViewBefore(a, b); });
   }
   // New levels are linked once they have a job to be compared by.
   Level* child = leaf;
@@ -122,8 +125,8 @@ void JobOrder::Push(std::shared_ptr<JobView> view) {
   }
 }
 
-// Makes the heaps of what was pushed so far. Comparisons of queues are not always transitive, so heaps
-// are built from the names' order: the order of the pushes must not show.
+// Makes the heaps of what was pushed so far. Comparisons of queues are not always transitive, so
+// heaps are built from the names' order: the order of the pushes must not show.
 void JobOrder::Build() {
   built_ = true;
   const auto view_less = [this](const auto& a, const auto& b) { return ViewBefore(a, b); };
@@ -169,7 +172,8 @@ void JobOrder::Shrink(Level* level) {
   }
   Level* parent = level->parent;
   std::vector<Level*>& heap = parent != nullptr ? parent->children : roots_;
-  const auto at = static_cast<std::size_t>(std::find(heap.begin(), heap.end(), level) - heap.begin());
+  const auto at =
+      static_cast<std::size_t>(std::find(heap.begin(), heap.end(), level) - heap.begin());
   const auto less = [this](Level* a, Level* b) { return LevelBefore(a, b); };
   std::swap(heap[at], heap.back());
   heap.pop_back();
@@ -201,12 +205,15 @@ std::shared_ptr<JobView> JobOrder::Pop() {
   return view;
 }
 
-std::unique_ptr<JobOrder> PendingOrder(Session& session, Action action, const std::function<bool(const Job&)>& keep) {
+std::unique_ptr<JobOrder> PendingOrder(Session& session, Action action,
+                                       const std::function<bool(const Job&)>& keep) {
   const auto depth = session.profile.queue_depth.find(ActionName(action));
-  auto order = std::make_unique<JobOrder>(session, false, depth == session.profile.queue_depth.end() ? -1 : depth->second);
+  auto order = std::make_unique<JobOrder>(
+      session, false, depth == session.profile.queue_depth.end() ? -1 : depth->second);
   for (JobId id : session.state.pending_jobs) {
     const Job& job = session.state.job(id);
-    if (session.Mine(job) && ReadyForScheduling(job) && !session.Unchanged(job, action) && (!keep || keep(job))) {
+    if (session.Mine(job) && ReadyForScheduling(job) && !session.Unchanged(job, action) &&
+        (!keep || keep(job))) {
       order->Push(std::make_shared<JobView>(JobView::Whole(id)));
     }
   }

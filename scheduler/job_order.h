@@ -16,7 +16,8 @@ namespace sublet::scheduler {
 
 class JobOrder {
  public:
-  JobOrder(Session& session, bool victims, int depth) : session_(session), victims_(victims), depth_(depth) {}
+  JobOrder(Session& session, bool victims, int depth)
+      : session_(session), victims_(victims), depth_(depth) {}
 
   // Adds a job; one whose queue is unknown or not a leaf is left out.
   void Push(std::shared_ptr<JobView> view);
@@ -56,6 +57,7 @@ class JobOrder {
 };
 
 // The order of all pending jobs of the session's profile that are ready.
-std::unique_ptr<JobOrder> PendingOrder(Session& session, Action action, const std::function<bool(const Job&)>& keep);
+std::unique_ptr<JobOrder> PendingOrder(Session& session, Action action,
+                                       const std::function<bool(const Job&)>& keep);
 
 }  // namespace sublet::scheduler

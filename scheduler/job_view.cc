@@ -6,7 +6,8 @@
 
 namespace sublet::scheduler {
 
-JobView JobView::Part(const State& state, JobId id, const std::vector<TaskId>& members, bool minima_from_members) {
+JobView JobView::Part(const State& state, JobId id, const std::vector<TaskId>& members,
+                      bool minima_from_members) {
   const Job& job = state.job(id);
   JobView view;
   view.job = id;
@@ -37,10 +38,12 @@ JobView JobView::Part(const State& state, JobId id, const std::vector<TaskId>& m
 }
 
 bool ShouldPlace(const Task& task, bool simulation) {
-  return task.status == Status::kPending || (simulation && task.status == Status::kReleasing && task.tentative);
+  return task.status == Status::kPending ||
+         (simulation && task.status == Status::kReleasing && task.tentative);
 }
 
-std::vector<std::size_t> PodSetOrder(const Job& job, const JobView& view, const std::vector<int>& among) {
+std::vector<std::size_t> PodSetOrder(const Job& job, const JobView& view,
+                                     const std::vector<int>& among) {
   std::vector<std::size_t> order;
   for (int index : among) {
     order.push_back(static_cast<std::size_t>(index));
@@ -80,7 +83,8 @@ std::vector<std::size_t> AllInOrder(const Job& job, const JobView& view) {
 }
 
 bool Full(const Job& job, const JobView& view, int set) {
-  return view.Active(job, static_cast<std::size_t>(set)) >= view.Minimum(job, static_cast<std::size_t>(set));
+  return view.Active(job, static_cast<std::size_t>(set)) >=
+         view.Minimum(job, static_cast<std::size_t>(set));
 }
 
 void SetsOf(const Job& job, int group, std::vector<int>* sets) {
@@ -91,9 +95,10 @@ void SetsOf(const Job& job, int group, std::vector<int>* sets) {
   }
 }
 
-// Pod sets that the sub group still needs: of its children that are not satisfied the first ones that
-// have pods to place, in name order, as many as are missing. With `extra`, one more child.
-void NeededSets(const State& state, const Job& job, const JobView& view, int group, bool simulation, bool extra, std::vector<int>* needed) {
+// Pod sets that the sub group still needs: of its children that are not satisfied the first ones
+// that have pods to place, in name order, as many as are missing. With `extra`, one more child.
+void NeededSets(const State& state, const Job& job, const JobView& view, int group, bool simulation,
+                bool extra, std::vector<int>* needed) {
   const SubGroup& at = job.groups[static_cast<std::size_t>(group)];
   struct Child {
     std::string name;
@@ -125,7 +130,8 @@ void NeededSets(const State& state, const Job& job, const JobView& view, int gro
       open.push_back({job.groups[static_cast<std::size_t>(child)].name, true, child});
     }
   }
-  std::sort(open.begin(), open.end(), [](const Child& a, const Child& b) { return a.name < b.name; });
+  std::sort(open.begin(), open.end(),
+            [](const Child& a, const Child& b) { return a.name < b.name; });
   for (const Child& child : open) {
     if (missing-- <= 0) {
       return;
@@ -138,8 +144,8 @@ void NeededSets(const State& state, const Job& job, const JobView& view, int gro
   }
 }
 
-// The batch of a group that does not need all of its parts: what is missing, else one more part, else
-// one more pod of a part that has its minimum.
+// The batch of a group that does not need all of its parts: what is missing, else one more part,
+// else one more pod of a part that has its minimum.
 std::vector<TaskId> OptionalBatch(const State& state, const JobView& view, bool simulation) {
   const Job& job = state.job(view.job);
   std::vector<int> sets;
@@ -225,7 +231,8 @@ Quota BatchRequest(const State& state, const JobView& view) {
     Add(sum, task.shape->quota, 1);
     sum[kGpu] += task.dra_quota;
     if (task.shape->request.gpu == GpuKind::kMemory) {
-      sum[kGpu] += task.shape->request.gpu_count * task.shape->request.gpu_memory_mib * kDevice / state.MinGpuMemory();
+      sum[kGpu] += task.shape->request.gpu_count * task.shape->request.gpu_memory_mib * kDevice /
+                   state.MinGpuMemory();
     }
   }
   if (!view.part) {
@@ -329,12 +336,15 @@ bool ReadyForScheduling(const Job& job) {
 }
 
 bool IsElastic(const Job& job) {
-  return job.optional_groups || std::any_of(job.pod_sets.begin(), job.pod_sets.end(), [](const PodSet& set) {
-    return set.min_available < static_cast<int>(set.tasks.size());
-  });
+  return job.optional_groups ||
+         std::any_of(job.pod_sets.begin(), job.pod_sets.end(), [](const PodSet& set) {
+           return set.min_available < static_cast<int>(set.tasks.size());
+         });
 }
 
-bool IsStale(const Job& job) { return job.succeeded == 0 && job.active_used > 0 && !GangSatisfied(job); }
+bool IsStale(const Job& job) {
+  return job.succeeded == 0 && job.active_used > 0 && !GangSatisfied(job);
+}
 
 bool JobBefore(const State& state, const JobView& left, const JobView& right, bool elastic_order) {
   const Job& l = state.job(left.job);

@@ -1,7 +1,7 @@
-// JobView: a job as the orders and the placement see it. Either the job itself, read live, or a part of
-// it: some of its tasks with their own minima (the first k pods of a pending gang; the pods of a victim
-// that are still to be taken). What to place next and what to evict next are computed on views.
-// Threads: one, the scheduler's.
+// JobView: a job as the orders and the placement see it. Either the job itself, read live, or a
+// part of it: some of its tasks with their own minima (the first k pods of a pending gang; the pods
+// of a victim that are still to be taken). What to place next and what to evict next are computed
+// on views. Threads: one, the scheduler's.
 #pragma once
 
 #include <optional>
@@ -26,8 +26,10 @@ struct JobView {
     view.job = job;
     return view;
   }
-  // A part with `members`; minima are the job's, or, with `minima_from_members`, the members' count.
-  static JobView Part(const State& state, JobId job, const std::vector<TaskId>& members, bool minima_from_members);
+  // A part with `members`; minima are the job's, or, with `minima_from_members`, the members'
+  // count.
+  static JobView Part(const State& state, JobId job, const std::vector<TaskId>& members,
+                      bool minima_from_members);
 
   int Active(const Job& job_object, std::size_t set) const {
     return part ? active[set] : job_object.pod_sets[set].active_allocated;
@@ -42,17 +44,19 @@ struct JobView {
 
 // Pods that may be placed: pending ones and, in a simulation, those the statement evicted.
 bool ShouldPlace(const Task& task, bool simulation);
-// The next batch: what is missing to the minimum of each pod set, or one pod when nothing is missing.
+// The next batch: what is missing to the minimum of each pod set, or one pod when nothing is
+// missing.
 std::vector<TaskId> Batch(const State& state, const JobView& view, bool simulation);
 // What the next batch asks for, gpu-memory requests included at the smallest device's size.
 Quota BatchRequest(const State& state, const JobView& view);
-// The next pods to evict and whether the view has more: one pod above a minimum, else all that is left.
+// The next pods to evict and whether the view has more: one pod above a minimum, else all that is
+// left.
 std::pair<std::vector<TaskId>, bool> EvictionUnit(const State& state, const JobView& view);
 
 // Below min, exactly at min, above min.
 enum class Fill : std::uint8_t { kBelow, kExact, kAbove };
 Fill FillOf(const State& state, const JobView& view);
-bool GangSatisfied(const Job& job);   // every pod set has its minimum of resource holders
+bool GangSatisfied(const Job& job);  // every pod set has its minimum of resource holders
 bool ReadyForScheduling(const Job& job);
 bool IsElastic(const Job& job);
 bool IsStale(const Job& job);
@@ -60,7 +64,8 @@ bool IsStale(const Job& job);
 // Job order: priority, fill, age, uid.
 bool JobBefore(const State& state, const JobView& left, const JobView& right, bool elastic_order);
 // Order of pod sets by what they have: below minimum first, then the lower ratio, then the name.
-std::vector<std::size_t> PodSetOrder(const Job& job, const JobView& view, const std::vector<int>& among);
+std::vector<std::size_t> PodSetOrder(const Job& job, const JobView& view,
+                                     const std::vector<int>& among);
 
 inline Amounts ToAmounts(const Quota& quota) {
   return {static_cast<double>(quota[0]), static_cast<double>(quota[1]),

@@ -28,7 +28,8 @@ struct Plan {
         youngest = std::min(youngest, state.task(id).created);
       }
     }
-    return std::tuple(violations, highest, sum, victims.size(), -youngest, state.hot[static_cast<std::size_t>(node)].rank);
+    return std::tuple(violations, highest, sum, victims.size(), -youngest,
+                      state.hot[static_cast<std::size_t>(node)].rank);
   }
 };
 
@@ -54,7 +55,8 @@ std::vector<bool> Violations(const State& state, const std::vector<TaskId>& vict
 }
 
 bool MoreImportant(const Task& l, const Task& r) {
-  return l.priority != r.priority ? l.priority > r.priority : std::tie(l.created, l.uid) < std::tie(r.created, r.uid);
+  return l.priority != r.priority ? l.priority > r.priority
+                                  : std::tie(l.created, l.uid) < std::tie(r.created, r.uid);
 }
 
 // All lower pods of the node go; then as many as possible come back, most important first.
@@ -64,8 +66,8 @@ std::optional<Plan> PlanFor(Session& session, TaskId id, NodeId node) {
   std::vector<TaskId> lower;
   for (TaskId other : state.nodes[static_cast<std::size_t>(node)].tasks) {
     const Task& pod = state.task(other);
-    if (pod.job != kNone && state.job(pod.job).profile == session.profile_index && pod.priority < task.priority &&
-        CountsForQuota(pod.status) && pod.node == node) {
+    if (pod.job != kNone && state.job(pod.job).profile == session.profile_index &&
+        pod.priority < task.priority && CountsForQuota(pod.status) && pod.node == node) {
       lower.push_back(other);
     }
   }
@@ -104,9 +106,8 @@ std::optional<Plan> PlanFor(Session& session, TaskId id, NodeId node) {
         plan->violations += breaks[i] ? 1 : 0;
       }
     }
-    std::sort(plan->victims.begin(), plan->victims.end(), [&](TaskId a, TaskId b) {
-      return state.task(a).priority > state.task(b).priority;
-    });
+    std::sort(plan->victims.begin(), plan->victims.end(),
+              [&](TaskId a, TaskId b) { return state.task(a).priority > state.task(b).priority; });
     for (TaskId victim : plan->victims) {
       restore(victim);
     }
@@ -158,12 +159,15 @@ void RunKubePreempt(Session& session) {
       if (plan.has_value() && (!best.has_value() || plan->Key(state) < best->Key(state))) {
         best = std::move(plan);
       } else if (!plan.has_value()) {
-        ++reasons[task.never_preempts ? "Preemption is not helpful for scheduling" : "No preemption victims found for incoming pod"];
+        ++reasons[task.never_preempts ? "Preemption is not helpful for scheduling"
+                                      : "No preemption victims found for incoming pod"];
       }
     }
     if (!best.has_value()) {
-      const std::string text = " preemption: " + KubeHistogram(static_cast<int>(state.NodesByName().size()), reasons);
-      if (!job.failures.empty() && job.failures.back().message.find(" preemption: ") == std::string::npos) {
+      const std::string text =
+          " preemption: " + KubeHistogram(static_cast<int>(state.NodesByName().size()), reasons);
+      if (!job.failures.empty() &&
+          job.failures.back().message.find(" preemption: ") == std::string::npos) {
         job.failures.back().message += text;
         job.task_failures[id] += text;
       }
@@ -172,7 +176,8 @@ void RunKubePreempt(Session& session) {
     Statement statement(state);
     for (TaskId victim : best->victims) {
       statement.Evict(victim, ActionName(Action::kPreempt),
-                      "Preempted by pod " + task.uid + " on node " + state.nodes[static_cast<std::size_t>(best->node)].spec.name,
+                      "Preempted by pod " + task.uid + " on node " +
+                          state.nodes[static_cast<std::size_t>(best->node)].spec.name,
                       task.ns + "/" + task.name, static_cast<int>(best->victims.size()));
     }
     std::vector<int> groups;

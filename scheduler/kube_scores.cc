@@ -22,7 +22,8 @@ void Normalise(Scores& scores, bool reverse) {
 }
 
 // kube-scheduler counts pods without a request as 100m and 200 MiB when it spreads load.
-double Utilisation(const Task& task, const NodeHot& hot, const NodeSpec& spec, int dim, bool defaults) {
+double Utilisation(const Task& task, const NodeHot& hot, const NodeSpec& spec, int dim,
+                   bool defaults) {
   const double have = static_cast<double>(dim == kCpu ? spec.cpu : spec.memory);
   if (have <= 0) {
     return 1;
@@ -50,7 +51,8 @@ void KubeScores(Session& session, const Task& task, std::vector<std::pair<NodeId
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const NodeSpec& spec = state.nodes[static_cast<std::size_t>(ids[i])].spec;
     for (const Taint& taint : spec.taints) {
-      taints[i] += taint.effect == "PreferNoSchedule" && !Tolerates(constraints.tolerations, taint) ? 1 : 0;
+      taints[i] +=
+          taint.effect == "PreferNoSchedule" && !Tolerates(constraints.tolerations, taint) ? 1 : 0;
     }
     for (const PreferredNodeTerm& preferred : constraints.preferred) {
       affinity[i] += TermMatches(preferred.term, spec) ? preferred.weight : 0;
@@ -74,9 +76,14 @@ void KubeScores(Session& session, const Task& task, std::vector<std::pair<NodeId
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const NodeHot& hot = state.hot[static_cast<std::size_t>(ids[i])];
     const NodeSpec& spec = state.nodes[static_cast<std::size_t>(ids[i])].spec;
-    const double fit = std::floor(((1 - Utilisation(task, hot, spec, kCpu, true)) * 100 + (1 - Utilisation(task, hot, spec, kMemory, true)) * 100) / 2);
-    const double gap = std::fabs(Utilisation(task, hot, spec, kCpu, false) - Utilisation(task, hot, spec, kMemory, false)) / 2;
-    nodes[i].second = fit + std::floor((1 - gap) * 100) + 3 * taints[i] + 2 * affinity[i] + 2 * pods[i] + 2 * spread[i];
+    const double fit = std::floor(((1 - Utilisation(task, hot, spec, kCpu, true)) * 100 +
+                                   (1 - Utilisation(task, hot, spec, kMemory, true)) * 100) /
+                                  2);
+    const double gap = std::fabs(Utilisation(task, hot, spec, kCpu, false) -
+                                 Utilisation(task, hot, spec, kMemory, false)) /
+                       2;
+    nodes[i].second = fit + std::floor((1 - gap) * 100) + 3 * taints[i] + 2 * affinity[i] +
+                      2 * pods[i] + 2 * spread[i];
   }
 }
 

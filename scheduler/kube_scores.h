@@ -1,7 +1,8 @@
-// Scores of kube-scheduler's default profile, each normalised to 0..100 over the candidates and weighted
-// as its default configuration does: NodeResourcesFit (least allocated) 1, BalancedAllocation 1,
-// TaintToleration 3, NodeAffinity 2, InterPodAffinity 2, PodTopologySpread 2. Image locality is not
-// known here and counts 0 for all. Source: kube-scheduler's default plugins. Threads: one.
+// Scores of kube-scheduler's default profile, each normalised to 0..100 over the candidates and
+// weighted as its default configuration does: NodeResourcesFit (least allocated) 1,
+// BalancedAllocation 1, TaintToleration 3, NodeAffinity 2, InterPodAffinity 2, PodTopologySpread 2.
+// Image locality is not known here and counts 0 for all. Source: kube-scheduler's default plugins.
+// Threads: one.
 #pragma once
 
 #include <utility>

@@ -1,5 +1,5 @@
-// Texts that users see in events, conditions and explanations, in KAI's and kube-scheduler's wording.
-// Threads: pure, any.
+// Texts that users see in events, conditions and explanations, in KAI's and kube-scheduler's
+// wording. Threads: pure, any.
 #pragma once
 
 #include <map>
@@ -10,7 +10,8 @@
 
 namespace sublet::scheduler {
 
-// At most three digits after the point, without trailing zeros; "unlimited" for -1 does not occur here.
+// At most three digits after the point, without trailing zeros; "unlimited" for -1 does not occur
+// here.
 std::string Human(double value, double unit);
 const char* ResourceTitle(int resource);  // "CPU", "Memory", "GPU"
 

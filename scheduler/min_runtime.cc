@@ -13,7 +13,8 @@ std::vector<int> QueuePath(const std::vector<RuntimeQueue>& queues, int queue) {
   return path;
 }
 
-Millis PreemptMinRuntime(const std::vector<RuntimeQueue>& queues, int victim, Millis fallback, bool* error) {
+Millis PreemptMinRuntime(const std::vector<RuntimeQueue>& queues, int victim, Millis fallback,
+                         bool* error) {
   *error = victim < 0;
   for (int at = victim; at >= 0; at = queues[static_cast<std::size_t>(at)].parent) {
     if (queues[static_cast<std::size_t>(at)].preempt.has_value()) {
@@ -23,8 +24,8 @@ Millis PreemptMinRuntime(const std::vector<RuntimeQueue>& queues, int victim, Mi
   return fallback;
 }
 
-Millis ReclaimMinRuntime(const std::vector<RuntimeQueue>& queues, int reclaimer, int victim, bool by_lca,
-                         Millis fallback, bool* error) {
+Millis ReclaimMinRuntime(const std::vector<RuntimeQueue>& queues, int reclaimer, int victim,
+                         bool by_lca, Millis fallback, bool* error) {
   *error = reclaimer < 0 || victim < 0;
   if (*error) {
     return fallback;

@@ -1,7 +1,7 @@
-// What the scheduler's engine takes in and gives out, as plain values: no JSON, no Kubernetes client,
-// no clock. scheduler/convert.h makes these from API objects; scheduler/cases.h makes them from case
-// files. Everything here is copied into the engine; nothing is kept by reference.
-// Units: cpu in millicores, memory in bytes, GPU memory in MiB, times in milliseconds since the epoch.
+// What the scheduler's engine takes in and gives out, as plain values: no JSON, no Kubernetes
+// client, no clock. scheduler/convert.h makes these from API objects; scheduler/cases.h makes them
+// from case files. Everything here is copied into the engine; nothing is kept by reference. Units:
+// cpu in millicores, memory in bytes, GPU memory in MiB, times in milliseconds since the epoch.
 // Threads: values, any.
 #pragma once
 
@@ -47,8 +47,8 @@ struct PreferredNodeTerm {
 };
 
 struct Toleration {
-  std::string key;     // "" with exists = every taint
-  bool exists = false; // operator Exists; else Equal
+  std::string key;      // "" with exists = every taint
+  bool exists = false;  // operator Exists; else Equal
   std::string value;
   std::string effect;  // "" = every effect
   auto operator<=>(const Toleration&) const = default;
@@ -107,7 +107,8 @@ struct Request {
 // What restricts the nodes of a pod, beyond its request. Equal for the pods of one template.
 struct Constraints {
   Labels node_selector;
-  bool has_affinity = false;  // required terms are present, even if the list is empty (matches none)
+  bool has_affinity =
+      false;  // required terms are present, even if the list is empty (matches none)
   std::vector<NodeTerm> required;
   std::vector<PreferredNodeTerm> preferred;
   std::vector<Toleration> tolerations;
@@ -122,24 +123,36 @@ struct Constraints {
 };
 
 // kPromised: an earlier cycle promised the node; nothing is bound.
-enum class Phase : std::uint8_t { kPending, kPromised, kGated, kBinding, kBound, kRunning, kReleasing, kSucceeded, kFailed, kUnknown };
+enum class Phase : std::uint8_t {
+  kPending,
+  kPromised,
+  kGated,
+  kBinding,
+  kBound,
+  kRunning,
+  kReleasing,
+  kSucceeded,
+  kFailed,
+  kUnknown
+};
 
 struct PodSpec {
   std::string uid;  // identity; unique among pods
   std::string ns;
   std::string name;
   std::string scheduler_name;
-  std::string group;      // PodGroup key "<namespace>/<name>"; "" = the pod is a group of its own where the profile allows it
+  std::string
+      group;  // PodGroup key "<namespace>/<name>"; "" = the pod is a group of its own where the profile allows it
   std::string sub_group;  // "" = default
   Phase phase = Phase::kPending;
   std::string node;  // node it occupies; "" when none
   std::string nominated_node;
-  std::vector<std::string> gpu_groups;   // of a pod with a shared device: the device ids on its node
+  std::vector<std::string> gpu_groups;  // of a pod with a shared device: the device ids on its node
   std::vector<std::string> gpu_devices;  // of a pod with whole devices: their UUIDs, when known
   Request request;
   Constraints constraints;
   Labels labels;
-  std::vector<std::string> claims;  // DRA claim names in `ns`
+  std::vector<std::string> claims;   // DRA claim names in `ns`
   std::optional<int> task_priority;  // label kai.scheduler/task-priority
   int role_rank = 0;                 // 0 master, launcher, head; 1 others. Lower first
   int priority = 0;                  // pod priority; `default` profile
@@ -148,8 +161,9 @@ struct PodSpec {
   std::string unschedulable_reason;  // "" or why no node can take it now (missing PVC, ConfigMap)
   Millis created = 0;
   Millis deleted = 0;  // deletionTimestamp, 0 = none
-  // A node refused the pod after it was bound, and the binding was taken back (apiserver/handlers/binding.cc):
-  // when, in whole seconds, and how often by now. 0 = never, or something else was said of the pod since.
+  // A node refused the pod after it was bound, and the binding was taken back
+  // (apiserver/handlers/binding.cc): when, in whole seconds, and how often by now. 0 = never, or
+  // something else was said of the pod since.
   Millis refused = 0;
   int refusals = 0;
 };
@@ -242,7 +256,7 @@ struct ClaimSpec {
   std::string queue_label;
   std::string device_class;
   std::int64_t count = 1;
-  bool all = false;                      // AllocationMode All
+  bool all = false;  // AllocationMode All
   bool from_template = false;
   std::vector<ClaimDevice> allocated;
   std::vector<std::string> reserved_for;  // pod uids

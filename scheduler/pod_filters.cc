@@ -12,7 +12,8 @@ namespace {
 
 bool TermSelects(const PodAffinityTerm& term, const Task& pod) {
   return !term.selects_nothing &&
-         (term.all_namespaces || std::find(term.namespaces.begin(), term.namespaces.end(), pod.ns) != term.namespaces.end()) &&
+         (term.all_namespaces || std::find(term.namespaces.begin(), term.namespaces.end(),
+                                           pod.ns) != term.namespaces.end()) &&
          Matches(term.selector, *pod.labels);
 }
 
@@ -27,7 +28,8 @@ bool Counts(const State& state, TaskId id, NodeId node) {
 }
 
 template <typename F>
-bool AnyPodInDomain(const State& state, const std::string& key, const std::string& value, TaskId self, F matches) {
+bool AnyPodInDomain(const State& state, const std::string& key, const std::string& value,
+                    TaskId self, F matches) {
   for (std::size_t i = 0; i < state.nodes.size(); ++i) {
     if (!state.hot[i].present) {
       continue;
@@ -84,10 +86,13 @@ std::string AffinityReason(const State& state, const Task& task, TaskId self, No
   for (const PodAffinityTerm& term : own.affinity) {
     const std::string* value = FindLabel(node.labels, term.topology_key);
     const auto selects = [&](const Task& pod) { return TermSelects(term, pod); };
-    bool holds = value != nullptr && AnyPodInDomain(state, term.topology_key, *value, self, selects);
+    bool holds =
+        value != nullptr && AnyPodInDomain(state, term.topology_key, *value, self, selects);
     // The first pod of a set that wants to be near itself may go anywhere.
-    if (!holds && value != nullptr && TermSelects(term, task) && !AnyPodAnywhere(state, self, [&](const Task& pod) {
-          return std::all_of(own.affinity.begin(), own.affinity.end(), [&](const auto& each) { return TermSelects(each, pod); });
+    if (!holds && value != nullptr && TermSelects(term, task) &&
+        !AnyPodAnywhere(state, self, [&](const Task& pod) {
+          return std::all_of(own.affinity.begin(), own.affinity.end(),
+                             [&](const auto& each) { return TermSelects(each, pod); });
         })) {
       holds = true;
     }
@@ -97,8 +102,9 @@ std::string AffinityReason(const State& state, const Task& task, TaskId self, No
   }
   for (const PodAffinityTerm& term : own.anti_affinity) {
     const std::string* value = FindLabel(node.labels, term.topology_key);
-    if (value != nullptr && AnyPodInDomain(state, term.topology_key, *value, self,
-                                           [&](const Task& pod) { return TermSelects(term, pod); })) {
+    if (value != nullptr &&
+        AnyPodInDomain(state, term.topology_key, *value, self,
+                       [&](const Task& pod) { return TermSelects(term, pod); })) {
       return "node(s) didn't match pod anti-affinity rules";
     }
   }
@@ -117,7 +123,8 @@ std::string ExistingReason(const State& state, const Task& task, TaskId self, No
     }
     for (TaskId other : state.nodes[i].tasks) {
       const Task& pod = state.task(other);
-      if (other == self || pod.shape->constraints.anti_affinity.empty() || !Counts(state, other, static_cast<NodeId>(i))) {
+      if (other == self || pod.shape->constraints.anti_affinity.empty() ||
+          !Counts(state, other, static_cast<NodeId>(i))) {
         continue;
       }
       for (const PodAffinityTerm& term : pod.shape->constraints.anti_affinity) {
@@ -133,7 +140,8 @@ std::string ExistingReason(const State& state, const Task& task, TaskId self, No
 }
 
 // Matching pods per value of the constraint's topology key, over the nodes that count.
-std::map<std::string, int> DomainCounts(const State& state, const Task& task, TaskId self, const SpreadConstraint& spread) {
+std::map<std::string, int> DomainCounts(const State& state, const Task& task, TaskId self,
+                                        const SpreadConstraint& spread) {
   std::map<std::string, int> counts;
   for (std::size_t i = 0; i < state.nodes.size(); ++i) {
     if (!state.hot[i].present) {
@@ -144,15 +152,18 @@ std::map<std::string, int> DomainCounts(const State& state, const Task& task, Ta
     if (value == nullptr || (spread.honor_affinity && !NodeAffinityMatches(*task.shape, node))) {
       continue;
     }
-    if (spread.honor_taints && std::any_of(node.taints.begin(), node.taints.end(), [&](const Taint& taint) {
-          return taint.effect != "PreferNoSchedule" && !Tolerates(task.shape->constraints.tolerations, taint);
+    if (spread.honor_taints &&
+        std::any_of(node.taints.begin(), node.taints.end(), [&](const Taint& taint) {
+          return taint.effect != "PreferNoSchedule" &&
+                 !Tolerates(task.shape->constraints.tolerations, taint);
         })) {
       continue;
     }
     int& count = counts[*value];
     for (TaskId id : state.nodes[i].tasks) {
       const Task& pod = state.task(id);
-      count += id != self && pod.ns == task.ns && Counts(state, id, static_cast<NodeId>(i)) && Matches(spread.selector, *pod.labels);
+      count += id != self && pod.ns == task.ns && Counts(state, id, static_cast<NodeId>(i)) &&
+               Matches(spread.selector, *pod.labels);
     }
   }
   return counts;
@@ -163,7 +174,8 @@ std::string SpreadReason(const State& state, const Task& task, TaskId self, Node
     if (!spread.hard) {
       continue;
     }
-    const std::string* value = FindLabel(state.nodes[static_cast<std::size_t>(id)].spec.labels, spread.topology_key);
+    const std::string* value =
+        FindLabel(state.nodes[static_cast<std::size_t>(id)].spec.labels, spread.topology_key);
     if (value == nullptr) {
       return "node(s) didn't match pod topology spread constraints (missing required label)";
     }
@@ -176,7 +188,8 @@ std::string SpreadReason(const State& state, const Task& task, TaskId self, Node
       least = 0;
     }
     const auto here = counts.find(*value);
-    const int after = (here == counts.end() ? 0 : here->second) + (Matches(spread.selector, *task.labels) ? 1 : 0);
+    const int after = (here == counts.end() ? 0 : here->second) +
+                      (Matches(spread.selector, *task.labels) ? 1 : 0);
     if (after - least > spread.max_skew) {
       return "node(s) didn't match pod topology spread constraints";
     }
@@ -204,11 +217,13 @@ std::string FilterByPods(Session& session, const Task& task, NodeId node) {
   return SpreadReason(state, task, self, node);
 }
 
-std::map<NodeId, std::int64_t> PodAffinityScores(Session& session, const Task& task, const std::vector<NodeId>& nodes) {
+std::map<NodeId, std::int64_t> PodAffinityScores(Session& session, const Task& task,
+                                                 const std::vector<NodeId>& nodes) {
   const State& state = session.state;
   std::map<NodeId, std::int64_t> scores;
   const Constraints& own = task.shape->constraints;
-  if (own.preferred_affinity.empty() && own.preferred_anti_affinity.empty() && state.constrained_tasks == 0) {
+  if (own.preferred_affinity.empty() && own.preferred_anti_affinity.empty() &&
+      state.constrained_tasks == 0) {
     return scores;
   }
   std::map<std::pair<std::string, std::string>, std::int64_t> by_domain;
@@ -244,7 +259,8 @@ std::map<NodeId, std::int64_t> PodAffinityScores(Session& session, const Task& t
   }
   for (NodeId id : nodes) {
     for (const auto& [domain, weight] : by_domain) {
-      const std::string* value = FindLabel(state.nodes[static_cast<std::size_t>(id)].spec.labels, domain.first);
+      const std::string* value =
+          FindLabel(state.nodes[static_cast<std::size_t>(id)].spec.labels, domain.first);
       if (value != nullptr && *value == domain.second) {
         scores[id] += weight;
       }
@@ -253,7 +269,8 @@ std::map<NodeId, std::int64_t> PodAffinityScores(Session& session, const Task& t
   return scores;
 }
 
-std::map<NodeId, double> SpreadCounts(Session& session, const Task& task, const std::vector<NodeId>& nodes) {
+std::map<NodeId, double> SpreadCounts(Session& session, const Task& task,
+                                      const std::vector<NodeId>& nodes) {
   const State& state = session.state;
   std::map<NodeId, double> result;
   const TaskId self = state.FindTask(task.uid);
@@ -263,7 +280,8 @@ std::map<NodeId, double> SpreadCounts(Session& session, const Task& task, const 
     }
     const std::map<std::string, int> counts = DomainCounts(state, task, self, spread);
     for (NodeId id : nodes) {
-      const std::string* value = FindLabel(state.nodes[static_cast<std::size_t>(id)].spec.labels, spread.topology_key);
+      const std::string* value =
+          FindLabel(state.nodes[static_cast<std::size_t>(id)].spec.labels, spread.topology_key);
       const auto it = value == nullptr ? counts.end() : counts.find(*value);
       result[id] += it == counts.end() ? 1e9 : it->second;
     }

@@ -15,8 +15,10 @@ namespace sublet::scheduler {
 // "" or the reason.
 std::string FilterByPods(Session& session, const Task& task, NodeId node);
 // Preferred pod affinity of the pod and of those already placed, per node; absent = 0.
-std::map<NodeId, std::int64_t> PodAffinityScores(Session& session, const Task& task, const std::vector<NodeId>& nodes);
+std::map<NodeId, std::int64_t> PodAffinityScores(Session& session, const Task& task,
+                                                 const std::vector<NodeId>& nodes);
 // Soft topology spread: a lower number is better. Absent when the pod has no soft constraint.
-std::map<NodeId, double> SpreadCounts(Session& session, const Task& task, const std::vector<NodeId>& nodes);
+std::map<NodeId, double> SpreadCounts(Session& session, const Task& task,
+                                      const std::vector<NodeId>& nodes);
 
 }  // namespace sublet::scheduler

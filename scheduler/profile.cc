@@ -16,7 +16,9 @@ const char* ActionName(Action action) {
   return "";
 }
 
-std::vector<std::string> ProfileNames() { return {"kai-0.7", "kai-0.9", "kai-0.13", "kai-0.17", "default"}; }
+std::vector<std::string> ProfileNames() {
+  return {"kai-0.7", "kai-0.9", "kai-0.13", "kai-0.17", "default"};
+}
 
 Result<Profile> NamedProfile(const std::string& name) {
   Profile profile;
@@ -59,7 +61,8 @@ Result<Profile> NamedProfile(const std::string& name) {
 namespace {
 
 Status BadValue(const std::string& key, const std::string& value, const char* wanted) {
-  return Status(Reason::kInvalid, "scheduler argument " + key + ": \"" + value + "\" is not " + wanted);
+  return Status(Reason::kInvalid,
+                "scheduler argument " + key + ": \"" + value + "\" is not " + wanted);
 }
 
 Result<double> Number(const std::string& key, const std::string& value, double least) {
@@ -103,7 +106,11 @@ Result<Millis> Duration(const std::string& key, const std::string& value) {
     }
     const std::string rest(end);
     const bool ms = rest.compare(0, 2, "ms") == 0;
-    const double unit = ms ? 1 : rest[0] == 's' ? 1000 : rest[0] == 'm' ? 60'000 : rest[0] == 'h' ? 3'600'000 : 0;
+    const double unit = ms               ? 1
+                        : rest[0] == 's' ? 1000
+                        : rest[0] == 'm' ? 60'000
+                        : rest[0] == 'h' ? 3'600'000
+                                         : 0;
     if (unit == 0) {
       return BadValue(key, value, "a duration");
     }
@@ -118,7 +125,8 @@ Result<Millis> Duration(const std::string& key, const std::string& value) {
 }
 
 bool IsAction(const std::string& name) {
-  for (Action action : {Action::kAllocate, Action::kConsolidation, Action::kReclaim, Action::kPreempt, Action::kStaleGang}) {
+  for (Action action : {Action::kAllocate, Action::kConsolidation, Action::kReclaim,
+                        Action::kPreempt, Action::kStaleGang}) {
     if (name == ActionName(action)) {
       return true;
     }
@@ -165,7 +173,9 @@ Result<void> SetArgument(Profile& profile, const std::string& key, const std::st
   }
   if (key == "usageHalfLifePeriod") {
     SUBLET_RETURN_IF_ERROR(duration(&profile.usage_half_life));
-    return profile.usage_half_life >= 0 ? Ok() : Result<void>(BadValue(key, value, "a duration from 0 on"));
+    return profile.usage_half_life >= 0
+               ? Ok()
+               : Result<void>(BadValue(key, value, "a duration from 0 on"));
   }
   // KAI's spelling is part of its interface; the right one is accepted too.
   if (key == "relcaimerSaturationMultiplier" || key == "reclaimerSaturationMultiplier") {
@@ -206,7 +216,8 @@ Result<void> SetArgument(Profile& profile, const std::string& key, const std::st
       key.compare(0, 20, "queueDepthPerAction.") == 0) {
     if (key.compare(0, 20, "queueDepthPerAction.") == 0 && !IsAction(key.substr(20))) {
       return Status(Reason::kInvalid, "scheduler argument " + key +
-                                          ": no such action; known: allocate, consolidation, reclaim, preempt, stalegangeviction");
+                                          ": no such action; known: allocate, consolidation, "
+                                          "reclaim, preempt, stalegangeviction");
     }
     double amount = 0;
     SUBLET_RETURN_IF_ERROR(number(&amount, key == "maxConsolidationPreemptees" ? -1 : 1));
@@ -222,12 +233,15 @@ Result<void> SetArgument(Profile& profile, const std::string& key, const std::st
     }
     return Ok();
   }
-  return Status(Reason::kInvalid, "unknown scheduler argument \"" + key +
-                                      "\"; known: allowConsolidatingReclaim, backfill, defaultStalenessGracePeriod, kValue, "
-                                      "maxConsolidationPreemptees, placementStrategy.cpu, placementStrategy.gpu, preemptMinRuntime, "
-                                      "queueDepthPerAction.ACTION, reclaimMinRuntime, reclaimResolveMethod, "
-                                      "relcaimerSaturationMultiplier, reserveAfter, respectDisruptionBudgets, searchSteps, "
-                                      "usageHalfLifePeriod, useSchedulingSignatures");
+  return Status(
+      Reason::kInvalid,
+      "unknown scheduler argument \"" + key +
+          "\"; known: allowConsolidatingReclaim, backfill, defaultStalenessGracePeriod, kValue, "
+          "maxConsolidationPreemptees, placementStrategy.cpu, placementStrategy.gpu, "
+          "preemptMinRuntime, "
+          "queueDepthPerAction.ACTION, reclaimMinRuntime, reclaimResolveMethod, "
+          "relcaimerSaturationMultiplier, reserveAfter, respectDisruptionBudgets, searchSteps, "
+          "usageHalfLifePeriod, useSchedulingSignatures");
 }
 
 }  // namespace sublet::scheduler

@@ -1,7 +1,7 @@
-// Profile: which rules a scheduler name follows. Every switch is a behaviour that a user can see; the
-// named profiles are rows of one table (profile.cc). An unknown profile, argument or value is an error
-// of the caller's configuration and stops the start; nothing falls back silently.
-// Source: reference facts on KAI 1.3, 1.4, 8. Threads: values, any.
+// Profile: which rules a scheduler name follows. Every switch is a behaviour that a user can see;
+// the named profiles are rows of one table (profile.cc). An unknown profile, argument or value is
+// an error of the caller's configuration and stops the start; nothing falls back silently. Source:
+// reference facts on KAI 1.3, 1.4, 8. Threads: values, any.
 #pragma once
 
 #include <map>
@@ -22,8 +22,8 @@ struct Profile {
   std::string name;
   std::vector<std::string> scheduler_names;
   bool kube = false;  // kube-scheduler's rules: no queues, single pods, cluster-wide preemption
-  std::vector<Action> actions{Action::kAllocate, Action::kConsolidation, Action::kReclaim, Action::kPreempt,
-                              Action::kStaleGang};
+  std::vector<Action> actions{Action::kAllocate, Action::kConsolidation, Action::kReclaim,
+                              Action::kPreempt, Action::kStaleGang};
   PlacementOrder gpu = PlacementOrder::kBinpack;
   PlacementOrder cpu = PlacementOrder::kBinpack;
   PlacementOrder devices = PlacementOrder::kBinpack;
@@ -32,22 +32,22 @@ struct Profile {
   bool score_resource_type = true;
   bool score_pod_affinity = true;  // preferred terms of node and pod affinity
   double k = 1;
-  Millis usage_half_life = 0;      // of the usage history; 0 = no history, usage counts as 0
+  Millis usage_half_life = 0;  // of the usage history; 0 = no history, usage counts as 0
   double saturation = 1;
-  bool strict_fair_share = false;      // before 0.8: no saturation rule, nobody above the fair share
-  bool preemptibility_field = true;    // else by priority alone
-  bool sub_groups = true;              // else all pods of a group are one set
-  bool min_sub_group = false;          // 0.15
+  bool strict_fair_share = false;    // before 0.8: no saturation rule, nobody above the fair share
+  bool preemptibility_field = true;  // else by priority alone
+  bool sub_groups = true;            // else all pods of a group are one set
+  bool min_sub_group = false;        // 0.15
   bool topology = true;
   bool elastic_order = true;
-  bool pinned_min_memory = true;       // before 0.16.2
-  bool count_dra = true;               // 0.13
-  bool preemption_delay = false;       // 0.17
-  bool smart_search = false;           // 0.16: one node's victims before many
+  bool pinned_min_memory = true;  // before 0.16.2
+  bool count_dra = true;          // 0.13
+  bool preemption_delay = false;  // 0.17
+  bool smart_search = false;      // 0.16: one node's victims before many
   bool consolidating_reclaim = true;
-  bool signatures = true;              // skip jobs not easier than one that just failed
-  bool budgets = false;                // PodDisruptionBudgets hold back evictions
-  bool backfill = false;               // a gang that waited long keeps nodes free for itself
+  bool signatures = true;  // skip jobs not easier than one that just failed
+  bool budgets = false;    // PodDisruptionBudgets hold back evictions
+  bool backfill = false;   // a gang that waited long keeps nodes free for itself
   Millis reserve_after = 300'000;
   int max_consolidation_victims = 16;  // -1 = unlimited
   Millis stale_grace = 60'000;         // negative = never

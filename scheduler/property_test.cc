@@ -1,5 +1,5 @@
-// Properties of the engine on random clusters: undo is exact, nothing is held twice, order of events
-// does not matter, an incremental state equals a rebuilt one, decisions settle.
+// Properties of the engine on random clusters: undo is exact, nothing is held twice, order of
+// events does not matter, an incremental state equals a rebuilt one, decisions settle.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,7 +42,8 @@ TEST(PropertyTest, RollbackRestoresTheStateExactly) {
           mark = statement.Mark();
         }
         if (random() % 2 == 0 && !state.active_jobs.empty()) {
-          const auto job = std::next(state.active_jobs.begin(), static_cast<long>(random() % state.active_jobs.size()));
+          const auto job = std::next(state.active_jobs.begin(),
+                                     static_cast<long>(random() % state.active_jobs.size()));
           for (TaskId id : EvictionUnit(state, JobView::Whole(*job)).first) {
             if (state.task(id).node != kNone) {
               statement.Evict(id, "test", "", "", 1);
@@ -67,9 +68,12 @@ TEST(PropertyTest, NothingIsHeldTwiceAndDecisionsSettle) {
     int quiet = 0;
     for (int round = 0; round < 40 && quiet < 2; ++round) {
       const CycleResult result = engine.Run(kNow + round * 1000);
-      ASSERT_EQ(testing::Oversubscribed(engine.state()), "") << "seed " << seed << " round " << round << "\n" << DecisionText(result) << Digest(engine.state());
-      const bool acted = std::any_of(result.decisions.begin(), result.decisions.end(),
-                                     [](const Decision& d) { return d.kind != Decision::Kind::kPipeline; });
+      ASSERT_EQ(testing::Oversubscribed(engine.state()), "")
+          << "seed " << seed << " round " << round << "\n"
+          << DecisionText(result) << Digest(engine.state());
+      const bool acted =
+          std::any_of(result.decisions.begin(), result.decisions.end(),
+                      [](const Decision& d) { return d.kind != Decision::Kind::kPipeline; });
       quiet = acted ? 0 : quiet + 1;
       testing::PlayOut(engine, result);
       // Pods that were leaving from the start are gone by now.
@@ -156,7 +160,8 @@ TEST(PropertyTest, AnIncrementalStateEqualsARebuiltOne) {
     // And one that has worked on equals a copy of itself.
     testing::PlayOut(engine, engine.Run(kNow + 2000));
     const auto copy = engine.Clone();
-    ASSERT_EQ(DecisionText(engine.Run(kNow + 3000)), DecisionText(copy->Run(kNow + 3000))) << "seed " << seed;
+    ASSERT_EQ(DecisionText(engine.Run(kNow + 3000)), DecisionText(copy->Run(kNow + 3000)))
+        << "seed " << seed;
   }
 }
 
@@ -209,7 +214,8 @@ TEST(PropertyTest, FairSharesAddUp) {
     double given = 0;
     for (const QueueShare& queue : queues) {
       given += queue.r[kGpu].fair_share;
-      EXPECT_GE(queue.r[kGpu].fair_share, std::min(queue.r[kGpu].deserved, Requestable(queue.r[kGpu])));
+      EXPECT_GE(queue.r[kGpu].fair_share,
+                std::min(queue.r[kGpu].deserved, Requestable(queue.r[kGpu])));
       // Rounding up hands out whole devices, so at most one more than asked.
       EXPECT_LT(queue.r[kGpu].fair_share, Requestable(queue.r[kGpu]) + 1);
     }

@@ -12,14 +12,18 @@ std::vector<std::string> ResourceReasons(const Session& session, const Task& tas
   const Shape& shape = *task.shape;
   const bool kube = session.profile.kube;
   // What was promised to others is not free either.
-  const auto free = [&](int dim) { return std::min(hot.idle[dim], hot.idle[dim] + hot.releasing[dim]); };
+  const auto free = [&](int dim) {
+    return std::min(hot.idle[dim], hot.idle[dim] + hot.releasing[dim]);
+  };
   std::vector<std::string> reasons;
   const auto lacks = [&](const char* kai, const std::string& name) {
-    reasons.push_back(kube ? "Insufficient " + name : std::string("node(s) didn't have enough resources: ") + kai);
+    reasons.push_back(kube ? "Insufficient " + name
+                           : std::string("node(s) didn't have enough resources: ") + kai);
   };
   if (!shape.shared && shape.tracked[kGpu] + task.dra > free(kGpu)) {
     lacks("GPUs", "nvidia.com/gpu");
-  } else if (shape.request.gpu == GpuKind::kMemory && shape.request.gpu_memory_mib > node.gpu_memory) {
+  } else if (shape.request.gpu == GpuKind::kMemory &&
+             shape.request.gpu_memory_mib > node.gpu_memory) {
     lacks("GPU memory", "nvidia.com/gpu.memory");
   } else if (shape.shared) {
     std::int64_t devices = std::max<std::int64_t>(free(kGpu), 0) / kDevice;

@@ -31,7 +31,8 @@ int CompareQueues(const QueueSide& left, const QueueSide& right, const Amounts& 
   const QueueShare& r = *right.queue;
   const Amounts l_allocated = l.Allocated();
   const Amounts r_allocated = r.Allocated();
-  if (int c = Prefer(!StrictlyLess(l.FairShare(), l_allocated), !StrictlyLess(r.FairShare(), r_allocated))) {
+  if (int c = Prefer(!StrictlyLess(l.FairShare(), l_allocated),
+                     !StrictlyLess(r.FairShare(), r_allocated))) {
     return c;
   }
   const Amounts l_with = Plus(l_allocated, left.job);
@@ -44,14 +45,16 @@ int CompareQueues(const QueueSide& left, const QueueSide& right, const Amounts& 
   }
   const Amounts l_allocatable = l.Allocatable();
   const Amounts r_allocatable = r.Allocatable();
-  if (int c = Prefer(!UsesWithoutShare(l_allocatable, l_with), !UsesWithoutShare(r_allocatable, r_with))) {
+  if (int c = Prefer(!UsesWithoutShare(l_allocatable, l_with),
+                     !UsesWithoutShare(r_allocatable, r_with))) {
     return c;
   }
   if (int c = CompareShare(DominantShare(l, Minus(l_with, left.victims), total),
                            DominantShare(r, Minus(r_with, right.victims), total))) {
     return c;
   }
-  if (int c = CompareShare(DominantShare(l, l_allocated, total), DominantShare(r, r_allocated, total))) {
+  if (int c = CompareShare(DominantShare(l, l_allocated, total),
+                           DominantShare(r, r_allocated, total))) {
     return c;
   }
   const bool l_below = LessEqual(l_allocatable, r_allocatable);
@@ -69,8 +72,8 @@ bool MaintainFairShare(const QueueShare& victim, const Amounts& remaining) {
   return !LessEqual(remaining, victim.Allocatable());
 }
 
-bool GuaranteeDeservedQuota(const QueueShare& reclaimer, const Amounts& request, const QueueShare& victim,
-                            const Amounts& remaining) {
+bool GuaranteeDeservedQuota(const QueueShare& reclaimer, const Amounts& request,
+                            const QueueShare& victim, const Amounts& remaining) {
   return LessEqual(Plus(reclaimer.Allocated(), request), reclaimer.Deserved()) &&
          !LessEqual(remaining, victim.Deserved());
 }
@@ -120,8 +123,8 @@ void MarkUsed(const Amounts& amounts, std::array<bool, kShareDims>* uses) {
 }
 
 // Takes the victims out unit by unit. Returns false when a unit may not leave.
-bool TakeUnits(const std::vector<QueueShare*>& queues, const Reclaimer& reclaimer, const VictimUnits& victim,
-               std::map<int, Involved>* touched, ReclaimRefusal* why) {
+bool TakeUnits(const std::vector<QueueShare*>& queues, const Reclaimer& reclaimer,
+               const VictimUnits& victim, std::map<int, Involved>* touched, ReclaimRefusal* why) {
   const auto entry = [&](int queue) -> Involved& {
     auto [it, added] = touched->try_emplace(queue);
     if (added) {
@@ -149,9 +152,11 @@ bool TakeUnits(const std::vector<QueueShare*>& queues, const Reclaimer& reclaime
     const Amounts remaining = entry(theirs).remaining;
     const QueueShare& other = *queues[static_cast<std::size_t>(theirs)];
     const bool fair = MaintainFairShare(other, remaining);
-    const bool quota = GuaranteeDeservedQuota(*queues[static_cast<std::size_t>(mine)], reclaimer.request, other, remaining);
+    const bool quota = GuaranteeDeservedQuota(*queues[static_cast<std::size_t>(mine)],
+                                              reclaimer.request, other, remaining);
     if (!fair && !quota) {
-      Refuse(why, "victim queue is within its fair share", theirs, FirstOver(remaining, other.Allocatable()));
+      Refuse(why, "victim queue is within its fair share", theirs,
+             FirstOver(remaining, other.Allocatable()));
       return false;
     }
     for (int at = victim.queue; at >= 0; at = queues[static_cast<std::size_t>(at)]->parent) {
@@ -166,8 +171,9 @@ bool TakeUnits(const std::vector<QueueShare*>& queues, const Reclaimer& reclaime
 }
 
 // Compares one level of the reclaimer with its siblings there.
-bool WithinBounds(const std::vector<QueueShare*>& queues, int level, const Amounts& after, const Reclaimer& reclaimer,
-                  const std::map<int, Involved>& touched, double multiplier, bool strict, ReclaimRefusal* why) {
+bool WithinBounds(const std::vector<QueueShare*>& queues, int level, const Amounts& after,
+                  const Reclaimer& reclaimer, const std::map<int, Involved>& touched,
+                  double multiplier, bool strict, ReclaimRefusal* why) {
   const QueueShare& mine = *queues[static_cast<std::size_t>(level)];
   std::array<bool, kShareDims> asked{};
   MarkUsed(reclaimer.request, &asked);
@@ -215,17 +221,20 @@ bool CanReclaim(const QueueShare& queue, const Reclaimer& reclaimer, ReclaimRefu
 }
 
 bool Reclaimable(const std::vector<QueueShare*>& queues, const Reclaimer& reclaimer,
-                 const std::vector<VictimUnits>& victims, double multiplier, bool strict, ReclaimRefusal* why) {
+                 const std::vector<VictimUnits>& victims, double multiplier, bool strict,
+                 ReclaimRefusal* why) {
   std::map<int, Involved> touched;
   for (const VictimUnits& victim : victims) {
     if (!TakeUnits(queues, reclaimer, victim, &touched, why)) {
       return false;
     }
   }
-  for (int level = reclaimer.queue; level >= 0; level = queues[static_cast<std::size_t>(level)]->parent) {
+  for (int level = reclaimer.queue; level >= 0;
+       level = queues[static_cast<std::size_t>(level)]->parent) {
     const QueueShare& queue = *queues[static_cast<std::size_t>(level)];
     const auto it = touched.find(level);
-    const Amounts after = Plus(it != touched.end() ? it->second.remaining : queue.Allocated(), reclaimer.request);
+    const Amounts after =
+        Plus(it != touched.end() ? it->second.remaining : queue.Allocated(), reclaimer.request);
     if (!WithinBounds(queues, level, after, reclaimer, touched, multiplier, strict, why)) {
       return false;
     }

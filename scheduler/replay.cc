@@ -23,7 +23,9 @@ constexpr std::size_t kPodsMax = 200'000;
 
 Millis TimeAt(const Json& object, std::initializer_list<std::string_view> path) {
   const auto time = kube::FindTime(FindString(object, path));
-  return time ? std::chrono::duration_cast<std::chrono::milliseconds>(time->time_since_epoch()).count() : 0;
+  return time ? std::chrono::duration_cast<std::chrono::milliseconds>(time->time_since_epoch())
+                    .count()
+              : 0;
 }
 
 // How long the pod ran: until its last container ended, or until it was deleted.
@@ -34,7 +36,8 @@ Millis RunTime(const Json& pod, bool deleted) {
   }
   Millis end = 0;
   bool all = false;
-  if (const Json* statuses = Find(pod, {"status", "containerStatuses"}); statuses != nullptr && statuses->is_array() && !statuses->empty()) {
+  if (const Json* statuses = Find(pod, {"status", "containerStatuses"});
+      statuses != nullptr && statuses->is_array() && !statuses->empty()) {
     all = true;
     for (const Json& status : *statuses) {
       const Millis finished = TimeAt(status, {"state", "terminated", "finishedAt"});
@@ -69,9 +72,11 @@ class Reader {
       }
       pods_[pod.spec.uid] = std::move(pod);
     } else if (kind == "PodGroup") {
-      groups_[std::string(kube::NamespaceOf(object)) + "/" + std::string(kube::NameOf(object))] = object;
+      groups_[std::string(kube::NamespaceOf(object)) + "/" + std::string(kube::NameOf(object))] =
+          object;
     } else if (kind == "PriorityClass") {
-      priorities_[std::string(kube::NameOf(object))] = static_cast<int>(kube::FindInt(object, {"value"}));
+      priorities_[std::string(kube::NameOf(object))] =
+          static_cast<int>(kube::FindInt(object, {"value"}));
     } else if (kind == "Node") {
       nodes_[std::string(kube::NameOf(object))] = NodeFromJson(object);
     } else if (kind == "Queue") {
@@ -89,8 +94,9 @@ class Reader {
 
   Result<History> Finish() {
     if (pods_.empty() || nodes_.empty()) {
-      return BadRequest("the history needs nodes and pods (read " + std::to_string(nodes_.size()) + " nodes, " + std::to_string(pods_.size()) +
-                        " pods, " + std::to_string(others_) + " other objects)");
+      return BadRequest("the history needs nodes and pods (read " + std::to_string(nodes_.size()) +
+                        " nodes, " + std::to_string(pods_.size()) + " pods, " +
+                        std::to_string(others_) + " other objects)");
     }
     History out;
     const auto all = [](auto& map, auto* list) {
@@ -103,10 +109,11 @@ class Reader {
     all(topologies_, &out.base.topologies);
     all(budgets_, &out.base.budgets);
     for (const auto& [key, group] : groups_) {
-      PodGroupSpec spec = PodGroupFromJson(group, [this](const std::string& name) -> std::optional<int> {
-        const auto found = priorities_.find(name);
-        return found == priorities_.end() ? std::nullopt : std::optional(found->second);
-      });
+      PodGroupSpec spec =
+          PodGroupFromJson(group, [this](const std::string& name) -> std::optional<int> {
+            const auto found = priorities_.find(name);
+            return found == priorities_.end() ? std::nullopt : std::optional(found->second);
+          });
       spec.last_start = spec.stale_since = spec.last_eviction = 0;
       out.base.groups.push_back(std::move(spec));
     }
@@ -118,7 +125,8 @@ class Reader {
       out.pods.push_back(std::move(pod));
     }
     std::sort(out.pods.begin(), out.pods.end(), [](const HistoryPod& a, const HistoryPod& b) {
-      return std::tie(a.arrives, a.spec.ns, a.spec.name) < std::tie(b.arrives, b.spec.ns, b.spec.name);
+      return std::tie(a.arrives, a.spec.ns, a.spec.name) <
+             std::tie(b.arrives, b.spec.ns, b.spec.name);
     });
     out.begin = out.pods.front().arrives;
     return out;
@@ -133,7 +141,8 @@ class Reader {
     pod.gpu_groups.clear();
     pod.gpu_devices.clear();
     pod.deleted = 0;
-    if (pod.group.empty() && pod.scheduler_name != "default-scheduler" && !pod.scheduler_name.empty()) {
+    if (pod.group.empty() && pod.scheduler_name != "default-scheduler" &&
+        !pod.scheduler_name.empty()) {
       pod.group = pod.ns + "/pg-" + pod.name;
     }
   }
@@ -197,7 +206,8 @@ Result<History> ReadHistory(const std::string& text) {
     SUBLET_TRY(const Json parsed, kube::ParseJson(document));
     const Json* object = Find(parsed, {"object"});
     const auto type = FindString(parsed, {"type"});
-    SUBLET_RETURN_IF_ERROR(reader.Add(object != nullptr && !type.empty() ? *object : parsed, type == "DELETED"));
+    SUBLET_RETURN_IF_ERROR(
+        reader.Add(object != nullptr && !type.empty() ? *object : parsed, type == "DELETED"));
   }
   return reader.Finish();
 }
@@ -209,8 +219,10 @@ class Player {
   Player(const History& history, const Profile& profile) : history_(history) {
     Profile rules = profile;
     for (const HistoryPod& pod : history.pods) {
-      // The profile takes every pod that a KAI-like scheduler had; kube-scheduler's pods stay with it.
-      if (!rules.kube && pod.spec.scheduler_name != "default-scheduler" && !pod.spec.scheduler_name.empty()) {
+      // The profile takes every pod that a KAI-like scheduler had; kube-scheduler's pods stay with
+      // it.
+      if (!rules.kube && pod.spec.scheduler_name != "default-scheduler" &&
+          !pod.spec.scheduler_name.empty()) {
         names_.insert(pod.spec.scheduler_name);
       }
     }
@@ -338,7 +350,8 @@ class Player {
   }
 
   static double GpusOf(const Request& request) {
-    return static_cast<double>(request.gpu_count) * (request.gpu == GpuKind::kFraction ? request.portion : 1.0);
+    return static_cast<double>(request.gpu_count) *
+           (request.gpu == GpuKind::kFraction ? request.portion : 1.0);
   }
 
   void Finish(Millis end) {
@@ -398,15 +411,17 @@ class Player {
   ReplayReport report_;
   double devices_ = 0;
   int idle_timers_ = 0;
-  std::map<std::string, Row> pods_;             // by uid
-  std::map<std::size_t, double> used_;          // run time by pod, milliseconds
-  std::map<std::string, std::string> queues_;   // by group
+  std::map<std::string, Row> pods_;            // by uid
+  std::map<std::size_t, double> used_;         // run time by pod, milliseconds
+  std::map<std::string, std::string> queues_;  // by group
   std::multimap<Millis, std::string> ends_;
 };
 
 }  // namespace
 
-ReplayReport Replay(const History& history, const Profile& profile) { return Player(history, profile).Play(); }
+ReplayReport Replay(const History& history, const Profile& profile) {
+  return Player(history, profile).Play();
+}
 
 namespace {
 
@@ -415,7 +430,11 @@ Json ReportJson(const ReplayReport& report) {
           {"pods", report.pods},
           {"placed", report.placed},
           {"evictions", report.evictions},
-          {"waitSeconds", {{"mean", report.wait_mean_s}, {"p50", report.wait_p50_s}, {"p95", report.wait_p95_s}, {"max", report.wait_max_s}}},
+          {"waitSeconds",
+           {{"mean", report.wait_mean_s},
+            {"p50", report.wait_p50_s},
+            {"p95", report.wait_p95_s},
+            {"max", report.wait_max_s}}},
           {"gpuUtilisation", report.gpu_utilisation},
           {"fairness", report.fairness},
           {"makespanSeconds", static_cast<double>(report.makespan) / 1000}};
@@ -427,7 +446,8 @@ std::string PlaceText(const ReplayReport& report, const std::string& pod) {
     return "never placed";
   }
   char wait[48];
-  std::snprintf(wait, sizeof wait, " after %.3g s", static_cast<double>(found->second.second) / 1000);
+  std::snprintf(wait, sizeof wait, " after %.3g s",
+                static_cast<double>(found->second.second) / 1000);
   return found->second.first + wait;
 }
 
@@ -464,21 +484,26 @@ void PrintReports(const std::vector<ReplayReport>& reports) {
     return std::string(text);
   };
   row("PROFILE", [](const ReplayReport& r) { return r.profile; });
-  row("pods placed", [](const ReplayReport& r) { return std::to_string(r.placed) + " of " + std::to_string(r.pods); });
+  row("pods placed", [](const ReplayReport& r) {
+    return std::to_string(r.placed) + " of " + std::to_string(r.pods);
+  });
   row("evictions", [](const ReplayReport& r) { return std::to_string(r.evictions); });
   row("wait mean (s)", [&](const ReplayReport& r) { return number(r.wait_mean_s); });
   row("wait p50 (s)", [&](const ReplayReport& r) { return number(r.wait_p50_s); });
   row("wait p95 (s)", [&](const ReplayReport& r) { return number(r.wait_p95_s); });
   row("wait max (s)", [&](const ReplayReport& r) { return number(r.wait_max_s); });
-  row("GPU utilisation", [&](const ReplayReport& r) { return number(r.gpu_utilisation * 100) + " %"; });
+  row("GPU utilisation",
+      [&](const ReplayReport& r) { return number(r.gpu_utilisation * 100) + " %"; });
   row("fairness (1=even)", [&](const ReplayReport& r) { return number(r.fairness); });
-  row("makespan (s)", [&](const ReplayReport& r) { return number(static_cast<double>(r.makespan) / 1000); });
+  row("makespan (s)",
+      [&](const ReplayReport& r) { return number(static_cast<double>(r.makespan) / 1000); });
   const std::vector<std::string> different = Different(reports);
   std::printf("\n%zu pods differ%s\n", different.size(), different.empty() ? "" : ":");
   for (std::size_t i = 0; i < different.size() && i < 50; ++i) {
     std::printf("  %s\n", different[i].c_str());
     for (const ReplayReport& report : reports) {
-      std::printf("    %-10s %s\n", report.profile.c_str(), PlaceText(report, different[i]).c_str());
+      std::printf("    %-10s %s\n", report.profile.c_str(),
+                  PlaceText(report, different[i]).c_str());
     }
   }
 }
@@ -511,7 +536,9 @@ int RunReplayCommand(const std::vector<std::string>& args) {
   if (file.empty() || profiles.empty()) {
     std::fprintf(stderr,
                  "usage: sublet scheduler replay FILE --profile A [--profile B ...] [-o json]\n"
-                 "  FILE: kubectl get nodes,pods,queues.scheduling.run.ai,podgroups.scheduling.run.ai,priorityclasses -A -o json\n");
+                 "  FILE: kubectl get "
+                 "nodes,pods,queues.scheduling.run.ai,podgroups.scheduling.run.ai,priorityclasses "
+                 "-A -o json\n");
     return 2;
   }
   std::ifstream in(file);
@@ -519,7 +546,8 @@ int RunReplayCommand(const std::vector<std::string>& args) {
   text << in.rdbuf();
   const auto history = in ? ReadHistory(text.str()) : Result<History>(NotFound({"", "file"}, file));
   if (!history.ok()) {
-    std::fprintf(stderr, "sublet scheduler replay: %s: %s\n", file.c_str(), history.error().message().c_str());
+    std::fprintf(stderr, "sublet scheduler replay: %s: %s\n", file.c_str(),
+                 history.error().message().c_str());
     return 1;
   }
   std::vector<ReplayReport> reports;

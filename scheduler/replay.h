@@ -1,9 +1,9 @@
-// Replay: one history of a cluster under several profiles, to compare them before choosing. The history
-// is what a cluster shows: `kubectl get nodes,pods,queues,podgroups,topologies,priorityclasses -A -o json`,
-// or watch events ({"type": ..., "object": ...}, `kubectl get --watch --output-watch-events -o json`).
-// Every pod arrives when it was created and, where the history tells how long it ran, ends that long
-// after it was placed; one that was evicted starts again.
-// Source: DESIGN.md section 4, scheduler. Threads: pure, any.
+// Replay: one history of a cluster under several profiles, to compare them before choosing. The
+// history is what a cluster shows: `kubectl get
+// nodes,pods,queues,podgroups,topologies,priorityclasses -A -o json`, or watch events ({"type":
+// ..., "object": ...}, `kubectl get --watch --output-watch-events -o json`). Every pod arrives when
+// it was created and, where the history tells how long it ran, ends that long after it was placed;
+// one that was evicted starts again. Source: DESIGN.md section 4, scheduler. Threads: pure, any.
 #pragma once
 
 #include <map>
@@ -17,14 +17,14 @@
 namespace sublet::scheduler {
 
 struct HistoryPod {
-  PodSpec spec;       // as it arrives: pending
+  PodSpec spec;  // as it arrives: pending
   Millis arrives = 0;
-  Millis runs = -1;   // -1 = for ever
+  Millis runs = -1;  // -1 = for ever
 };
 
 struct History {
-  Snapshot base;                  // everything but pods and groups that come with pods
-  std::vector<HistoryPod> pods;   // by arrival, then name
+  Snapshot base;                 // everything but pods and groups that come with pods
+  std::vector<HistoryPod> pods;  // by arrival, then name
   Millis begin = 0;
 };
 
@@ -34,19 +34,21 @@ Result<History> ReadHistory(const std::string& text);
 
 struct ReplayReport {
   std::string profile;
-  std::map<std::string, std::pair<std::string, Millis>> places;  // ns/name -> first node, wait; absent: never placed
+  std::map<std::string, std::pair<std::string, Millis>>
+      places;  // ns/name -> first node, wait; absent: never placed
   std::size_t pods = 0, placed = 0, evictions = 0;
   double wait_mean_s = 0, wait_p50_s = 0, wait_p95_s = 0, wait_max_s = 0;  // of placed pods
   double gpu_utilisation = 0;  // GPU time used / GPU time there was, from first arrival to the end
-  double fairness = 1;         // Jain's index over the queues' GPU time per GPU time asked for; 1 = all alike
+  double fairness =
+      1;  // Jain's index over the queues' GPU time per GPU time asked for; 1 = all alike
   Millis makespan = 0;
 };
 
 // Plays `history` under `profile`. Bound: 10 cycles per pod and 1,000 more.
 ReplayReport Replay(const History& history, const Profile& profile);
 
-// `sublet scheduler replay FILE --profile A --profile B [-o json]`: the reports side by side, then the
-// pods that differ. Returns 0, 1 when the file cannot be read, 2 for bad arguments.
+// `sublet scheduler replay FILE --profile A --profile B [-o json]`: the reports side by side, then
+// the pods that differ. Returns 0, 1 when the file cannot be read, 2 for bad arguments.
 int RunReplayCommand(const std::vector<std::string>& args);
 
 }  // namespace sublet::scheduler

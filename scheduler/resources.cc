@@ -7,8 +7,9 @@
 namespace sublet::scheduler {
 
 const std::string* FindLabel(const Labels& labels, const std::string& key) {
-  auto it = std::lower_bound(labels.begin(), labels.end(), key,
-                             [](const auto& entry, const std::string& k) { return entry.first < k; });
+  auto it =
+      std::lower_bound(labels.begin(), labels.end(), key,
+                       [](const auto& entry, const std::string& k) { return entry.first < k; });
   return it != labels.end() && it->first == key ? &it->second : nullptr;
 }
 
@@ -25,7 +26,8 @@ bool ParseInteger(const std::string& text, std::int64_t* value) {
 
 bool MatchesOne(const SelectorRequirement& requirement, const std::string* value) {
   const auto listed = [&] {
-    return std::find(requirement.values.begin(), requirement.values.end(), *value) != requirement.values.end();
+    return std::find(requirement.values.begin(), requirement.values.end(), *value) !=
+           requirement.values.end();
   };
   switch (requirement.op) {
     case SelectorOperator::kIn: return value != nullptr && listed();
@@ -111,11 +113,14 @@ Shape MakeShape(const Request& request, const Constraints& constraints, NameTabl
   shape.tracked = {request.cpu, request.memory, shape.shared ? 0 : shape.gpus, 1};
   shape.quota = {request.cpu, request.memory, shape.gpus + shape.mig_slices * kDevice};
   // KAI's threshold below which a request counts as nothing: 10 millicores, 10 MiB, 0.01 GPU.
-  shape.best_effort = request.cpu < 10 && request.memory < 10 * 1024 * 1024 && shape.gpus <= kDevice / 100 &&
-                      request.scalars.empty() && request.gpu != GpuKind::kMemory;
-  shape.node_constraints = !constraints.node_selector.empty() || constraints.has_affinity || !constraints.volumes.empty();
+  shape.best_effort = request.cpu < 10 && request.memory < 10 * 1024 * 1024 &&
+                      shape.gpus <= kDevice / 100 && request.scalars.empty() &&
+                      request.gpu != GpuKind::kMemory;
+  shape.node_constraints = !constraints.node_selector.empty() || constraints.has_affinity ||
+                           !constraints.volumes.empty();
   shape.pod_constraints = !constraints.affinity.empty() || !constraints.anti_affinity.empty() ||
-                          !constraints.preferred_affinity.empty() || !constraints.preferred_anti_affinity.empty() ||
+                          !constraints.preferred_affinity.empty() ||
+                          !constraints.preferred_anti_affinity.empty() ||
                           !constraints.spread.empty() || !constraints.ports.empty();
   return shape;
 }

@@ -46,8 +46,8 @@ class NameTable {
   std::vector<std::string> names_;
 };
 
-// Returns true for "nvidia.com/mig-<g>g.<mem>gb" and sets what one instance counts for; other names,
-// also those with a suffix such as +me, are false (KAI does not parse them).
+// Returns true for "nvidia.com/mig-<g>g.<mem>gb" and sets what one instance counts for; other
+// names, also those with a suffix such as +me, are false (KAI does not parse them).
 bool ParseMigProfile(const std::string& name, std::int64_t* slices, std::int64_t* memory_gb);
 
 // KAI: GPUs of a request of `count` devices with `portion` of each, rounded to hundredths.
@@ -59,16 +59,16 @@ std::int64_t MemoryShare(std::int64_t memory, std::int64_t device);
 struct Shape {
   Request request;
   Constraints constraints;
-  std::vector<Scalar> scalars;   // interned
-  Fixed tracked{};               // what a node's idle loses; GPU 0 for shared devices
-  Quota quota{};                 // pending pods: cpu, memory, gpu without gpu-memory requests
-  std::int64_t gpus = 0;         // thousandths of whole and fraction requests
+  std::vector<Scalar> scalars;  // interned
+  Fixed tracked{};              // what a node's idle loses; GPU 0 for shared devices
+  Quota quota{};                // pending pods: cpu, memory, gpu without gpu-memory requests
+  std::int64_t gpus = 0;        // thousandths of whole and fraction requests
   std::int64_t mig_slices = 0;
   std::int64_t mig_memory = 0;
-  bool shared = false;           // fraction or memory
+  bool shared = false;  // fraction or memory
   bool best_effort = false;
-  bool node_constraints = false; // selector, affinity or volumes
-  bool pod_constraints = false;  // depends on other pods: affinity, anti-affinity, spread, ports
+  bool node_constraints = false;  // selector, affinity or volumes
+  bool pod_constraints = false;   // depends on other pods: affinity, anti-affinity, spread, ports
   int id = 0;
 };
 

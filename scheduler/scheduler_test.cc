@@ -12,8 +12,8 @@
 namespace sublet::scheduler {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::DecisionText;
+using ::testing::HasSubstr;
 using testing::kNow;
 using testing::MakeGroup;
 using testing::MakeNode;
@@ -21,7 +21,9 @@ using testing::MakePod;
 using testing::MakeQueue;
 
 TEST(CasesTest, OwnCasesPass) {
-  const auto outcomes = RunCases(testing::ReadFile(testing::SourceFile("scheduler/testdata/cases.json")), *NamedProfile("kai-0.13"));
+  const auto outcomes =
+      RunCases(testing::ReadFile(testing::SourceFile("scheduler/testdata/cases.json")),
+               *NamedProfile("kai-0.13"));
   ASSERT_TRUE(outcomes.ok()) << outcomes.error().message();
   EXPECT_GT(outcomes->size(), 30u);
   for (const CaseOutcome& outcome : *outcomes) {
@@ -43,7 +45,8 @@ TEST(CasesTest, BadInputIsReportedNotTrusted) {
 }
 
 TEST(ProfileTest, EachPairDiffersInThreeCases) {
-  const std::string text = testing::ReadFile(testing::SourceFile("scheduler/testdata/profiles.json"));
+  const std::string text =
+      testing::ReadFile(testing::SourceFile("scheduler/testdata/profiles.json"));
   std::map<std::string, std::vector<std::string>> states;
   for (const std::string& name : ProfileNames()) {
     auto lines = CaseStates(text, *NamedProfile(name));
@@ -72,16 +75,24 @@ TEST(ProfileTest, UnknownNamesAndValuesAreErrors) {
   EXPECT_EQ(profile.preempt_min_runtime, 5'400'000);
   EXPECT_TRUE(SetArgument(profile, "queueDepthPerAction.reclaim", "7").ok());
   EXPECT_EQ(profile.queue_depth.at("reclaim"), 7);
-  for (const auto& [key, value] : std::vector<std::pair<std::string, std::string>>{
-           {"kvalue", "1"}, {"kValue", "x"}, {"kValue", "-1"}, {"kValue", "nan"}, {"placementStrategy.gpu", "pack"},
-           {"preemptMinRuntime", "5"}, {"useSchedulingSignatures", "yes"}, {"searchSteps", "1.5"}, {"queueDepthPerAction.run", "5"}}) {
+  for (const auto& [key, value] :
+       std::vector<std::pair<std::string, std::string>>{{"kvalue", "1"},
+                                                        {"kValue", "x"},
+                                                        {"kValue", "-1"},
+                                                        {"kValue", "nan"},
+                                                        {"placementStrategy.gpu", "pack"},
+                                                        {"preemptMinRuntime", "5"},
+                                                        {"useSchedulingSignatures", "yes"},
+                                                        {"searchSteps", "1.5"},
+                                                        {"queueDepthPerAction.run", "5"}}) {
     EXPECT_FALSE(SetArgument(profile, key, value).ok()) << key << "=" << value;
   }
 }
 
 struct Cluster {
   Engine engine;
-  explicit Cluster(Profile profile = *NamedProfile("kai-0.13"), int gpus = 2) : engine({std::move(profile)}) {
+  explicit Cluster(Profile profile = *NamedProfile("kai-0.13"), int gpus = 2)
+      : engine({std::move(profile)}) {
     engine.Apply(MakeNode("n1", gpus));
     engine.Apply(MakeQueue("root", "", kUnlimited));
     engine.Apply(MakeQueue("a", "root", 1));
@@ -141,13 +152,14 @@ TEST(EngineTest, ABindingThatWasTakenBackUnseenIsDecidedAgain) {
 }
 
 TEST(EngineTest, ARefusalIsReadFromThePod) {
-  kube::Json pod = {{"metadata", {{"name", "x"}, {"annotations", {{"sublet.dev/rejections", "3"}}}}},
-                    {"status",
-                     {{"conditions",
-                       {{{"type", "PodScheduled"},
-                         {"status", "False"},
-                         {"reason", "RejectedByHost"},
-                         {"lastTransitionTime", "1970-01-01T00:00:07Z"}}}}}}};
+  kube::Json pod = {
+      {"metadata", {{"name", "x"}, {"annotations", {{"sublet.dev/rejections", "3"}}}}},
+      {"status",
+       {{"conditions",
+         {{{"type", "PodScheduled"},
+           {"status", "False"},
+           {"reason", "RejectedByHost"},
+           {"lastTransitionTime", "1970-01-01T00:00:07Z"}}}}}}};
   EXPECT_EQ(PodFromJson(pod).refused, 7000);
   EXPECT_EQ(PodFromJson(pod).refusals, 3);
   pod["status"]["conditions"][0]["reason"] = "Unschedulable";
@@ -204,7 +216,8 @@ TEST(EngineTest, TheVerdictSaysWhyOnce) {
   c.Add(MakeGroup("big", "a", 1), {MakePod("big", 0, 3)});
   CycleResult result = c.engine.Run(kNow);
   ASSERT_EQ(result.verdicts.size(), 1u);
-  EXPECT_THAT(result.verdicts[0].message, HasSubstr("no nodes with enough resources were found: 1 node(s) didn't have enough resources: GPUs."));
+  EXPECT_THAT(result.verdicts[0].message, HasSubstr("no nodes with enough resources were found: 1 "
+                                                    "node(s) didn't have enough resources: GPUs."));
   EXPECT_EQ(c.engine.Run(kNow + 1).verdicts.size(), 0u);
   QueueSpec limited = MakeQueue("a", "root", 1);
   limited.gpu.limit = 2;
@@ -212,7 +225,9 @@ TEST(EngineTest, TheVerdictSaysWhyOnce) {
   result = c.engine.Run(kNow + 2);
   ASSERT_EQ(result.verdicts.size(), 1u);
   EXPECT_EQ(result.verdicts[0].failures[0].reason, "OverLimit");
-  EXPECT_THAT(result.verdicts[0].message, HasSubstr("a quota has reached the allowable limit of GPUs. Limit is 2 GPUs, currently 0 GPUs allocated and workload requested 3 GPUs"));
+  EXPECT_THAT(result.verdicts[0].message,
+              HasSubstr("a quota has reached the allowable limit of GPUs. Limit is 2 GPUs, "
+                        "currently 0 GPUs allocated and workload requested 3 GPUs"));
   const auto explained = c.engine.Explain("big-0", kNow + 3);
   ASSERT_TRUE(explained.has_value());
   EXPECT_THAT(explained->dominant, HasSubstr("allowable limit"));
@@ -269,7 +284,8 @@ TEST(EngineTest, DeviceClaimsCountInQuotasFrom013On) {
     PodSpec pod = MakePod("x", 0, 0);
     pod.claims = {"two"};
     engine.Apply(pod);
-    EXPECT_EQ(DecisionText(engine.Run(kNow)), std::string(name) == "kai-0.9" ? "bind x-0 n1\n" : "") << name;
+    EXPECT_EQ(DecisionText(engine.Run(kNow)), std::string(name) == "kai-0.9" ? "bind x-0 n1\n" : "")
+        << name;
   }
 }
 
@@ -384,7 +400,8 @@ TEST(EngineTest, QueuesAreListedInTreeOrder) {
   EXPECT_EQ(names, "root >a >b ");
 }
 
-PodSpec KubePod(const std::string& name, int priority, std::int64_t cpu, const std::string& node = "") {
+PodSpec KubePod(const std::string& name, int priority, std::int64_t cpu,
+                const std::string& node = "") {
   PodSpec pod = MakePod(name, 0, 0, node);
   pod.group.clear();
   pod.scheduler_name = "default-scheduler";
@@ -404,7 +421,8 @@ TEST(KubeProfileTest, SpreadsAndSaysWhyNot) {
   const CycleResult result = engine.Run(kNow + 1);
   ASSERT_EQ(result.verdicts.size(), 1u);
   EXPECT_EQ(result.verdicts[0].pods[0].message,
-            "0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod.");
+            "0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: 2 "
+            "No preemption victims found for incoming pod.");
 }
 
 TEST(KubeProfileTest, PreemptsWhereLeastIsLost) {
@@ -437,18 +455,22 @@ TEST(KubeProfileTest, FiltersOfKubeScheduler) {
   engine.Apply(same);
   CycleResult result = engine.Run(kNow + 1);
   ASSERT_EQ(result.verdicts.size(), 1u);
-  EXPECT_THAT(result.verdicts[0].message, HasSubstr("1 node(s) didn't have free ports for the requested pod ports"));
-  EXPECT_THAT(result.verdicts[0].message, HasSubstr("1 node(s) had untolerated taint {dedicated: x}"));
+  EXPECT_THAT(result.verdicts[0].message,
+              HasSubstr("1 node(s) didn't have free ports for the requested pod ports"));
+  EXPECT_THAT(result.verdicts[0].message,
+              HasSubstr("1 node(s) had untolerated taint {dedicated: x}"));
   PodSpec spread = KubePod("c", 0, 100);
   spread.labels = {{"app", "a"}};
   spread.constraints.tolerations = {{"dedicated", true, "", ""}};
-  spread.constraints.spread.push_back({"zone", 1, 1, true, {{"app", SelectorOperator::kIn, {"a"}}}});
+  spread.constraints.spread.push_back(
+      {"zone", 1, 1, true, {{"app", SelectorOperator::kIn, {"a"}}}});
   engine.Apply(spread);
   EXPECT_EQ(DecisionText(engine.Run(kNow + 2)), "bind c-0 n1\n");
 }
 
 TEST(ConvertTest, PodsNodesQueuesAndGroups) {
-  const auto pod = kube::ParseJson(R"({"metadata":{"name":"p","namespace":"ns","uid":"u1","labels":{"kai.scheduler/subgroup-name":"w"},
+  const auto pod = kube::ParseJson(
+      R"({"metadata":{"name":"p","namespace":"ns","uid":"u1","labels":{"kai.scheduler/subgroup-name":"w"},
     "annotations":{"pod-group-name":"pg","gpu-fraction":"0.5","gpu-fraction-num-devices":"2"}},
     "spec":{"schedulerName":"kai-scheduler","nodeSelector":{"a":"b"},
       "initContainers":[{"resources":{"requests":{"cpu":"3"}}},{"restartPolicy":"Always","resources":{"requests":{"cpu":"500m"}}}],
@@ -459,7 +481,8 @@ TEST(ConvertTest, PodsNodesQueuesAndGroups) {
   const PodSpec spec = PodFromJson(*pod);
   EXPECT_EQ(spec.group, "ns/pg");
   EXPECT_EQ(spec.sub_group, "w");
-  EXPECT_EQ(spec.request.cpu, 3000);  // the first init container asks for more than all others together
+  EXPECT_EQ(spec.request.cpu,
+            3000);  // the first init container asks for more than all others together
   EXPECT_EQ(spec.request.memory, INT64_C(1) << 30);
   EXPECT_EQ(spec.request.gpu, GpuKind::kFraction);
   EXPECT_EQ(spec.request.gpu_count, 2);
@@ -468,14 +491,16 @@ TEST(ConvertTest, PodsNodesQueuesAndGroups) {
   EXPECT_TRUE(spec.constraints.has_affinity);
   EXPECT_TRUE(spec.constraints.tolerations[0].exists);
   EXPECT_EQ(spec.phase, Phase::kPending);
-  const auto node = kube::ParseJson(R"({"metadata":{"name":"n","labels":{"x":"y"}},"spec":{"unschedulable":true},
+  const auto node =
+      kube::ParseJson(R"({"metadata":{"name":"n","labels":{"x":"y"}},"spec":{"unschedulable":true},
     "status":{"allocatable":{"cpu":"4","memory":"8Gi","pods":"110","nvidia.com/gpu":"2"},"conditions":[{"type":"Ready","status":"True"}]}})");
   const NodeSpec n = NodeFromJson(*node);
   EXPECT_EQ(n.cpu, 4000);
   EXPECT_EQ(n.gpus, 2);
   EXPECT_TRUE(n.unschedulable);
   EXPECT_TRUE(n.ready);
-  const auto queue = kube::ParseJson(R"({"metadata":{"name":"q"},"spec":{"parentQueue":"p","resources":{"gpu":{"quota":2,"limit":-1,"overQuotaWeight":3},
+  const auto queue = kube::ParseJson(
+      R"({"metadata":{"name":"q"},"spec":{"parentQueue":"p","resources":{"gpu":{"quota":2,"limit":-1,"overQuotaWeight":3},
     "memory":{"quota":5,"limit":-1}},"reclaimMinRuntime":"90s"}})");
   const QueueSpec q = QueueFromJson(*queue);
   EXPECT_EQ(q.gpu.quota, 2);
@@ -483,9 +508,12 @@ TEST(ConvertTest, PodsNodesQueuesAndGroups) {
   EXPECT_EQ(q.memory.quota, 5e6);
   EXPECT_EQ(q.cpu.limit, 0);
   EXPECT_EQ(q.reclaim_min_runtime, 90'000);
-  const auto group = kube::ParseJson(R"({"metadata":{"name":"g","namespace":"ns","uid":"u2"},"spec":{"queue":"q","priorityClassName":"train",
+  const auto group = kube::ParseJson(
+      R"({"metadata":{"name":"g","namespace":"ns","uid":"u2"},"spec":{"queue":"q","priorityClassName":"train",
     "subGroups":[{"name":"top","minSubGroup":1},{"name":"x","parent":"top","minMember":2},{"name":"y","parent":"top","minMember":3}]}})");
-  const PodGroupSpec g = PodGroupFromJson(*group, [](const std::string& name) { return name == "train" ? std::optional<int>(50) : std::nullopt; });
+  const PodGroupSpec g = PodGroupFromJson(*group, [](const std::string& name) {
+    return name == "train" ? std::optional<int>(50) : std::nullopt;
+  });
   EXPECT_EQ(g.priority, 50);
   ASSERT_EQ(g.root.groups.size(), 1u);
   EXPECT_EQ(g.root.groups[0].min_sub_group, 1);
@@ -498,11 +526,13 @@ TEST(CasesTest, UnknownWordsFailTheCase) {
     std::string changed = text;
     changed.replace(changed.find(from), from.size(), to);
     const auto outcomes = RunCases(changed, *NamedProfile("kai-0.13"));
-    return outcomes.ok() && !outcomes->front().problems.empty() ? outcomes->front().problems.front() : "";
+    return outcomes.ok() && !outcomes->front().problems.empty() ? outcomes->front().problems.front()
+                                                                : "";
   };
   EXPECT_THAT(problem("[\"allocate\"]", "[\"alocate\"]"), HasSubstr("unknown action \"alocate\""));
   EXPECT_THAT(problem("\"mode\":\"single\"", "\"mode\":\"twice\""), HasSubstr("unknown mode"));
-  EXPECT_THAT(problem("\"state\":\"Pending\"", "\"state\":\"Waiting\""), HasSubstr("unknown state \"Waiting\" of task solo-0"));
+  EXPECT_THAT(problem("\"state\":\"Pending\"", "\"state\":\"Waiting\""),
+              HasSubstr("unknown state \"Waiting\" of task solo-0"));
 }
 
 TEST(ConvertTest, WhatAPodMountsMustExist) {
@@ -516,24 +546,34 @@ TEST(ConvertTest, WhatAPodMountsMustExist) {
   const VolumeRefs refs = VolumesOf(*pod);
   EXPECT_EQ(refs.claims, (std::vector<std::string>{"disk", "p-e"}));
   EXPECT_EQ(refs.config_maps, (std::vector<std::string>{"env", "key", "map", "part"}));
-  const auto reason = [&](std::optional<VolumeClaimFacts> claim, std::optional<StorageClassFacts> storage) {
+  const auto reason = [&](std::optional<VolumeClaimFacts> claim,
+                          std::optional<StorageClassFacts> storage) {
     PodLookups lookups;
     lookups.volume_claim = [&](const std::string&, const std::string&) { return claim; };
     lookups.storage_class = [&](const std::string&) { return storage; };
-    lookups.volume = [](const std::string&) { return std::optional(std::vector<NodeTerm>{NodeTerm{}}); };
+    lookups.volume = [](const std::string&) {
+      return std::optional(std::vector<NodeTerm>{NodeTerm{}});
+    };
     PodSpec spec;
     ResolveVolumes({{"disk"}, {}}, lookups, &spec);
     return spec.unschedulable_reason + (spec.constraints.volumes.empty() ? "" : "node terms");
   };
   EXPECT_EQ(reason(std::nullopt, {}), "persistentvolumeclaim \"disk\" not found");
-  EXPECT_EQ(reason(VolumeClaimFacts{true, false, "v", ""}, {}), "persistentvolumeclaim \"disk\" is being deleted");
-  EXPECT_EQ(reason(VolumeClaimFacts{false, true, "v", ""}, {}), "persistentvolumeclaim \"disk\" bound to non-existent persistentvolume \"v\"");
-  EXPECT_EQ(reason(VolumeClaimFacts{false, false, "", "s"}, StorageClassFacts{false, {}}), "pod has unbound immediate PersistentVolumeClaims");
-  EXPECT_EQ(reason(VolumeClaimFacts{false, false, "", "s"}, StorageClassFacts{true, {NodeTerm{}}}), "node terms");
+  EXPECT_EQ(reason(VolumeClaimFacts{true, false, "v", ""}, {}),
+            "persistentvolumeclaim \"disk\" is being deleted");
+  EXPECT_EQ(reason(VolumeClaimFacts{false, true, "v", ""}, {}),
+            "persistentvolumeclaim \"disk\" bound to non-existent persistentvolume \"v\"");
+  EXPECT_EQ(reason(VolumeClaimFacts{false, false, "", "s"}, StorageClassFacts{false, {}}),
+            "pod has unbound immediate PersistentVolumeClaims");
+  EXPECT_EQ(reason(VolumeClaimFacts{false, false, "", "s"}, StorageClassFacts{true, {NodeTerm{}}}),
+            "node terms");
   EXPECT_EQ(reason(VolumeClaimFacts{false, false, "", "s"}, std::nullopt), "");
-  EXPECT_EQ(reason(VolumeClaimFacts{false, false, "v", "s"}, StorageClassFacts{false, {}}), "node terms");
+  EXPECT_EQ(reason(VolumeClaimFacts{false, false, "v", "s"}, StorageClassFacts{false, {}}),
+            "node terms");
   PodLookups none;
-  none.config_map_exists = [](const std::string&, const std::string& name) { return name == "map"; };
+  none.config_map_exists = [](const std::string&, const std::string& name) {
+    return name == "map";
+  };
   PodSpec spec;
   ResolveVolumes(refs, none, &spec);
   EXPECT_EQ(spec.unschedulable_reason, "Missing required configmaps: [env key part]");

@@ -1,6 +1,6 @@
-// Session: one cycle's view of the state under one profile: what was decided so far, what is known about
-// failures, the counted steps of the search, and the earliest time at which the answer may change.
-// Threads: one, the scheduler's.
+// Session: one cycle's view of the state under one profile: what was decided so far, what is known
+// about failures, the counted steps of the search, and the earliest time at which the answer may
+// change. Threads: one, the scheduler's.
 #pragma once
 
 #include <map>
@@ -29,13 +29,20 @@ class Session {
 
   // True when the job belongs to this session's profile and its queue can take it.
   bool Mine(const Job& job) const {
-    return job.profile == profile_index && (profile.kube ? job.single || job.from_spec : job.from_spec && job.queue != kNone);
+    return job.profile == profile_index &&
+           (profile.kube ? job.single || job.from_spec : job.from_spec && job.queue != kNone);
   }
   TriedMark MarkOf(const Job& job) const {
-    return {true, job.membership, state.capacity_generation, state.usage_generation, state.share_generation, job.pending, job.active_allocated};
+    return {true,
+            job.membership,
+            state.capacity_generation,
+            state.usage_generation,
+            state.share_generation,
+            job.pending,
+            job.active_allocated};
   }
-  // True when `action` failed for the job and nothing that matters to it has changed since. Placement
-  // depends on what is free only; evictions also on who holds what and on the shares.
+  // True when `action` failed for the job and nothing that matters to it has changed since.
+  // Placement depends on what is free only; evictions also on who holds what and on the shares.
   bool Unchanged(const Job& job, Action action) const {
     if (job.tried == nullptr) {
       return false;
@@ -59,15 +66,17 @@ class Session {
   std::vector<Decision> decisions;
   std::vector<AttemptNote> notes;
   Millis earliest = kNever;
-  std::int64_t steps_left = 0;    // of the victim search
+  std::int64_t steps_left = 0;  // of the victim search
   bool out_of_steps = false;
   std::size_t budget_mark = 0;  // decisions already taken off disruption budgets
-  std::vector<std::pair<JobId, Action>> failed;  // attempts of this cycle that ended without success
-  std::vector<JobId> started;     // jobs whose first pods were placed in this cycle
+  std::vector<std::pair<JobId, Action>>
+      failed;                  // attempts of this cycle that ended without success
+  std::vector<JobId> started;  // jobs whose first pods were placed in this cycle
   // Pods of a shape that found no node: the text, while nothing was freed since.
   std::map<int, std::string> hopeless;
   std::set<NodeId> reserved;  // kept free for a gang that has waited long (Profile::backfill)
-  // Scores of nodes by preferred topology level, per sub group of the job being placed: rank / count.
+  // Scores of nodes by preferred topology level, per sub group of the job being placed: rank /
+  // count.
   std::map<std::string, std::map<NodeId, double>> topology_scores;
 };
 

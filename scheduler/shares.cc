@@ -20,16 +20,24 @@ Amounts Each(const QueueShare& queue, F f) {
 
 }  // namespace
 
-Amounts QueueShare::Deserved() const { return Each(*this, [](const auto& s) { return s.deserved; }); }
-Amounts QueueShare::FairShare() const { return Each(*this, [](const auto& s) { return s.fair_share; }); }
-Amounts QueueShare::Allocated() const { return Each(*this, [](const auto& s) { return s.allocated; }); }
+Amounts QueueShare::Deserved() const {
+  return Each(*this, [](const auto& s) { return s.deserved; });
+}
+Amounts QueueShare::FairShare() const {
+  return Each(*this, [](const auto& s) { return s.fair_share; });
+}
+Amounts QueueShare::Allocated() const {
+  return Each(*this, [](const auto& s) { return s.allocated; });
+}
 Amounts QueueShare::AllocatedNonPreemptible() const {
   return Each(*this, [](const auto& s) { return s.allocated_np; });
 }
 Amounts QueueShare::Allocatable() const { return Each(*this, AllocatableShare); }
 
 Amounts Plus(const Amounts& a, const Amounts& b) { return {a[0] + b[0], a[1] + b[1], a[2] + b[2]}; }
-Amounts Minus(const Amounts& a, const Amounts& b) { return {a[0] - b[0], a[1] - b[1], a[2] - b[2]}; }
+Amounts Minus(const Amounts& a, const Amounts& b) {
+  return {a[0] - b[0], a[1] - b[1], a[2] - b[2]};
+}
 
 int CompareAmount(double left, double right) {
   if (left == kUnlimited) {
@@ -74,7 +82,8 @@ double DominantShare(const QueueShare& queue, const Amounts& allocated, const Am
     if (allocatable == kUnlimited) {
       allocatable = total[i];
     }
-    dominant = std::max(dominant, allocatable == 0 ? allocated[i] * kNoShareFactor : allocated[i] / allocatable);
+    dominant = std::max(
+        dominant, allocatable == 0 ? allocated[i] * kNoShareFactor : allocated[i] / allocatable);
   }
   return dominant;
 }
@@ -87,15 +96,16 @@ double RemainingRequest(const ResourceShare& share) {
 }
 
 bool Satisfied(const ResourceShare& share) {
-  return share.request <= share.fair_share || (share.limit != kUnlimited && share.limit <= share.fair_share);
+  return share.request <= share.fair_share ||
+         (share.limit != kUnlimited && share.limit <= share.fair_share);
 }
 
 // What rounding kept from a queue; ordered only when it is handed out, never by this map's keys.
 using Remainders = std::map<QueueShare*, double>;
 
 // One pass over the queues of one priority. Returns true when another pass can give more.
-bool GiveOnce(double* left, double k, int resource, const std::vector<QueueShare*>& queues, Remainders* remainders,
-              bool* any_weight) {
+bool GiveOnce(double* left, double k, int resource, const std::vector<QueueShare*>& queues,
+              Remainders* remainders, bool* any_weight) {
   double weights = 0;
   for (const QueueShare* queue : queues) {
     if (RemainingRequest(queue->r[resource]) > 0) {
@@ -153,14 +163,16 @@ bool GiveOnce(double* left, double k, int resource, const std::vector<QueueShare
 
 }  // namespace
 
-double DivideOverQuota(double total, double k, int resource, const std::vector<QueueShare*>& queues) {
+double DivideOverQuota(double total, double k, int resource,
+                       const std::vector<QueueShare*>& queues) {
   std::map<int, std::vector<QueueShare*>, std::greater<>> by_priority;
   for (QueueShare* queue : queues) {
     by_priority[queue->priority].push_back(queue);
   }
   for (auto& [priority, members] : by_priority) {
     // KAI walks a map here; name order makes the float sums repeatable.
-    std::sort(members.begin(), members.end(), [](const QueueShare* a, const QueueShare* b) { return a->name < b->name; });
+    std::sort(members.begin(), members.end(),
+              [](const QueueShare* a, const QueueShare* b) { return a->name < b->name; });
   }
   double left = total;
   std::map<int, Remainders, std::greater<>> remainders;
@@ -175,7 +187,8 @@ double DivideOverQuota(double total, double k, int resource, const std::vector<Q
       if (a.second != b.second) {
         return a.second > b.second;
       }
-      return a.first->created != b.first->created ? a.first->created < b.first->created : a.first->name < b.first->name;
+      return a.first->created != b.first->created ? a.first->created < b.first->created
+                                                  : a.first->name < b.first->name;
     });
     for (auto& [queue, remainder] : order) {
       if (left <= 0) {
@@ -226,7 +239,8 @@ void DivideTree(const Amounts& total, double k, const std::vector<QueueShare*>& 
 int OverLimit(const QueueShare& queue, const Amounts& request) {
   for (int i = 0; i < kShareDims; ++i) {
     const ResourceShare& share = queue.r[i];
-    if (share.limit != kUnlimited && request[i] != 0 && share.limit < share.allocated + request[i]) {
+    if (share.limit != kUnlimited && request[i] != 0 &&
+        share.limit < share.allocated + request[i]) {
       return i;
     }
   }
@@ -236,7 +250,8 @@ int OverLimit(const QueueShare& queue, const Amounts& request) {
 int NonPreemptibleOverQuota(const QueueShare& queue, const Amounts& request) {
   for (int i = 0; i < kShareDims; ++i) {
     const ResourceShare& share = queue.r[i];
-    if (share.deserved != kUnlimited && request[i] != 0 && share.deserved < share.allocated_np + request[i]) {
+    if (share.deserved != kUnlimited && request[i] != 0 &&
+        share.deserved < share.allocated_np + request[i]) {
       return i;
     }
   }

@@ -42,18 +42,22 @@ Amounts Minus(const Amounts& a, const Amounts& b);
 // -1 counts as infinity. Returns -1, 0, 1.
 int CompareAmount(double left, double right);
 bool LessEqual(const Amounts& left, const Amounts& right);
-bool StrictlyLess(const Amounts& left, const Amounts& right);  // in every resource; -1 is a plain number here
+bool StrictlyLess(const Amounts& left,
+                  const Amounts& right);  // in every resource; -1 is a plain number here
 
 double Requestable(const ResourceShare& share);
 double AllocatableShare(const ResourceShare& share);
 // Largest allocated/allocatable over the resources; `total` stands in for unlimited.
 double DominantShare(const QueueShare& queue, const Amounts& allocated, const Amounts& total);
 
-// Divides `total` among `queues` for one resource and adds to fair_share. Returns what is left over.
+// Divides `total` among `queues` for one resource and adds to fair_share. Returns what is left
+// over.
 double Divide(double total, double k, int resource, const std::vector<QueueShare*>& queues);
 // The second and third phase of Divide alone.
-double DivideOverQuota(double total, double k, int resource, const std::vector<QueueShare*>& queues);
-// Sets fair_share of every queue of the tree, roots first: roots share `total`, children their parent's share.
+double DivideOverQuota(double total, double k, int resource,
+                       const std::vector<QueueShare*>& queues);
+// Sets fair_share of every queue of the tree, roots first: roots share `total`, children their
+// parent's share.
 void DivideTree(const Amounts& total, double k, const std::vector<QueueShare*>& queues,
                 const std::vector<std::vector<int>>& children, const std::vector<int>& roots);
 
@@ -83,12 +87,13 @@ struct ReclaimRefusal {
 };
 
 bool MaintainFairShare(const QueueShare& victim, const Amounts& remaining);
-bool GuaranteeDeservedQuota(const QueueShare& reclaimer, const Amounts& request, const QueueShare& victim,
-                            const Amounts& remaining);
+bool GuaranteeDeservedQuota(const QueueShare& reclaimer, const Amounts& request,
+                            const QueueShare& victim, const Amounts& remaining);
 bool CanReclaim(const QueueShare& queue, const Reclaimer& reclaimer, ReclaimRefusal* why);
 // `allocated` of `queues` is the state before anything was evicted.
 bool Reclaimable(const std::vector<QueueShare*>& queues, const Reclaimer& reclaimer,
-                 const std::vector<VictimUnits>& victims, double multiplier, bool strict, ReclaimRefusal* why);
+                 const std::vector<VictimUnits>& victims, double multiplier, bool strict,
+                 ReclaimRefusal* why);
 
 // Returns the first resource over the limit (or quota of non-preemptible pods), -1 when none.
 int OverLimit(const QueueShare& queue, const Amounts& request);

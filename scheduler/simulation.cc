@@ -4,7 +4,8 @@
 
 namespace sublet::scheduler {
 
-Simulation::Simulation(const std::vector<Profile>& profiles, const Snapshot& snapshot) : engine_(std::make_unique<Engine>(profiles)) {
+Simulation::Simulation(const std::vector<Profile>& profiles, const Snapshot& snapshot)
+    : engine_(std::make_unique<Engine>(profiles)) {
   engine_->Apply(snapshot);
 }
 
@@ -46,18 +47,22 @@ SimulationResult Simulation::Settle(Millis now, int cycles_max) {
     for (const Decision& decision : cycle.decisions) {
       if (decision.kind == Decision::Kind::kBind) {
         bound.push_back(decision.pod_uid);
-        SimulatedPlace place{decision.pod_uid, decision.ns, decision.name, decision.node, decision.gpu_groups, ""};
-        place.devices.insert(place.devices.end(), decision.gpu_devices.begin(), decision.gpu_devices.end());
+        SimulatedPlace place{decision.pod_uid, decision.ns,         decision.name,
+                             decision.node,    decision.gpu_groups, ""};
+        place.devices.insert(place.devices.end(), decision.gpu_devices.begin(),
+                             decision.gpu_devices.end());
         places[decision.pod_uid] = std::move(place);
         verdicts.erase(decision.pod_uid);
       } else if (decision.kind == Decision::Kind::kEvict) {
-        out.evicted.push_back({decision.pod_uid, decision.ns, decision.name, decision.node, decision.action, decision.message, ""});
+        out.evicted.push_back({decision.pod_uid, decision.ns, decision.name, decision.node,
+                               decision.action, decision.message, ""});
         places.erase(decision.pod_uid);
       }
     }
     for (const GroupVerdict& verdict : cycle.verdicts) {
       for (const GroupVerdict::Pod& pod : verdict.pods) {
-        verdicts[pod.uid] = {pod.uid, pod.ns, pod.name, "", {}, pod.message.empty() ? verdict.message : pod.message};
+        verdicts[pod.uid] = {pod.uid, pod.ns, pod.name,
+                             "",      {},     pod.message.empty() ? verdict.message : pod.message};
       }
     }
     out.settled = !PlayOut(cycle) && !cycle.more;

@@ -1,7 +1,7 @@
 // Simulation: decisions played out on a copy of an engine, to answer "what if" without touching
-// anything: bound pods run, evicted ones are gone and come back as pending. Used by whatif, by explain
-// (is the proposed change enough?) and by replay.
-// Threads: one at a time; independent of the engine it was copied from.
+// anything: bound pods run, evicted ones are gone and come back as pending. Used by whatif, by
+// explain (is the proposed change enough?) and by replay. Threads: one at a time; independent of
+// the engine it was copied from.
 #pragma once
 
 #include <map>
@@ -28,7 +28,8 @@ struct SimulatedEviction {
 };
 
 struct SimulationResult {
-  std::vector<SimulatedPlace> placed;   // newly bound pods that run in the end, in the order of binding
+  std::vector<SimulatedPlace>
+      placed;  // newly bound pods that run in the end, in the order of binding
   std::vector<SimulatedPlace> waiting;  // pods with a verdict that wait in the end
   std::vector<SimulatedEviction> evicted;
   int cycles = 0;
@@ -56,10 +57,11 @@ struct Suggestion {
   bool verified = false;
 };
 
-// Changes to the cluster of `snapshot` that would place the pod `uid`; each was tried on a copy, and
-// only those that worked are returned, those that evict nobody first. Empty: the pod is placed already
-// without a change, or nothing that was tried helps.
-// Bound: at most 12 copies; clusters of more than 20,000 pods get 4.
-std::vector<Suggestion> Suggest(const std::vector<Profile>& profiles, const Snapshot& snapshot, const std::string& uid, Millis now);
+// Changes to the cluster of `snapshot` that would place the pod `uid`; each was tried on a copy,
+// and only those that worked are returned, those that evict nobody first. Empty: the pod is placed
+// already without a change, or nothing that was tried helps. Bound: at most 12 copies; clusters of
+// more than 20,000 pods get 4.
+std::vector<Suggestion> Suggest(const std::vector<Profile>& profiles, const Snapshot& snapshot,
+                                const std::string& uid, Millis now);
 
 }  // namespace sublet::scheduler

@@ -1,11 +1,12 @@
 // Answers about what would be: suggestions that were tried, and one history under two profiles.
+#include "scheduler/simulation.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
 #include "scheduler/replay.h"
-#include "scheduler/simulation.h"
 #include "scheduler/testing.h"
 
 namespace sublet::scheduler {
@@ -21,7 +22,8 @@ using testing::MakeQueue;
 Snapshot OneNode(int gpus) {
   Snapshot out;
   out.nodes = {MakeNode("n1", gpus)};
-  out.queues = {MakeQueue("root", "", kUnlimited), MakeQueue("a", "root", 1), MakeQueue("b", "root", 1)};
+  out.queues = {MakeQueue("root", "", kUnlimited), MakeQueue("a", "root", 1),
+                MakeQueue("b", "root", 1)};
   return out;
 }
 
@@ -39,7 +41,8 @@ TEST(SuggestTest, ALimitInTheWay) {
   cluster.queues[1].gpu.limit = 1;
   cluster.groups = {MakeGroup("x", "a", 1)};
   cluster.pods = {MakePod("x", 0, 2)};
-  EXPECT_THAT(Suggested(cluster, "x-0"), HasSubstr("raise the GPU limit of queue a from 1 to 2: it runs on node n1\n"));
+  EXPECT_THAT(Suggested(cluster, "x-0"),
+              HasSubstr("raise the GPU limit of queue a from 1 to 2: it runs on node n1\n"));
 }
 
 TEST(SuggestTest, TooLargeForEveryNode) {
@@ -48,7 +51,8 @@ TEST(SuggestTest, TooLargeForEveryNode) {
   cluster.pods = {MakePod("x", 0, 4)};
   const std::string text = Suggested(cluster, "x-0");
   EXPECT_THAT(text, HasSubstr("ask for 2 GPUs instead of 4: it runs on node n1"));
-  EXPECT_EQ(text.find("add 1 node"), std::string::npos) << "a node like n1 is too small as well\n" << text;
+  EXPECT_EQ(text.find("add 1 node"), std::string::npos) << "a node like n1 is too small as well\n"
+                                                        << text;
 }
 
 TEST(SuggestTest, TaintsSelectorsAndAFullCluster) {
@@ -56,10 +60,12 @@ TEST(SuggestTest, TaintsSelectorsAndAFullCluster) {
   cluster.nodes[0].taints = {{"dedicated", "ml", "NoSchedule"}};
   cluster.groups = {MakeGroup("x", "a", 1)};
   cluster.pods = {MakePod("x", 0, 1)};
-  EXPECT_THAT(Suggested(cluster, "x-0"), HasSubstr("let it tolerate dedicated=ml:NoSchedule: it runs on node n1"));
+  EXPECT_THAT(Suggested(cluster, "x-0"),
+              HasSubstr("let it tolerate dedicated=ml:NoSchedule: it runs on node n1"));
   cluster.nodes[0].taints.clear();
   cluster.pods[0].constraints.node_selector = {{"zone", "z"}};
-  EXPECT_THAT(Suggested(cluster, "x-0"), HasSubstr("drop its node selector and node affinity: it runs"));
+  EXPECT_THAT(Suggested(cluster, "x-0"),
+              HasSubstr("drop its node selector and node affinity: it runs"));
   cluster.pods[0].constraints.node_selector.clear();
   cluster.groups.push_back(MakeGroup("y", "a", 1, 125));
   cluster.pods.push_back(MakePod("y", 0, 1, "n1"));
@@ -72,7 +78,8 @@ TEST(SuggestTest, AGangThatWaitsForItsPods) {
   Snapshot cluster = OneNode(4);
   cluster.groups = {MakeGroup("x", "a", 3)};
   cluster.pods = {MakePod("x", 0, 1)};
-  EXPECT_THAT(Suggested(cluster, "x-0"), HasSubstr("create the 2 pods that its gang is waiting for: it runs on node n1"));
+  EXPECT_THAT(Suggested(cluster, "x-0"),
+              HasSubstr("create the 2 pods that its gang is waiting for: it runs on node n1"));
 }
 
 TEST(SuggestTest, NothingForAPodThatRuns) {
@@ -102,20 +109,45 @@ TEST(SimulationTest, EvictionsArePlayedOut) {
 std::string TwoQueues() {
   using kube::Json;
   Json items = Json::array();
-  items.push_back({{"kind", "Node"}, {"metadata", {{"name", "n1"}}},
-                   {"status", {{"allocatable", {{"cpu", "64"}, {"memory", "256Gi"}, {"pods", "110"}, {"nvidia.com/gpu", "4"}}},
-                               {"conditions", Json::array({{{"type", "Ready"}, {"status", "True"}}})}}}});
+  items.push_back(
+      {{"kind", "Node"},
+       {"metadata", {{"name", "n1"}}},
+       {"status",
+        {{"allocatable",
+          {{"cpu", "64"}, {"memory", "256Gi"}, {"pods", "110"}, {"nvidia.com/gpu", "4"}}},
+         {"conditions", Json::array({{{"type", "Ready"}, {"status", "True"}}})}}}});
   const Json open = {{"quota", -1}, {"limit", -1}, {"overQuotaWeight", 1}};
-  for (const auto& [name, parent] : {std::pair<const char*, const char*>{"root", ""}, {"a", "root"}, {"b", "root"}}) {
-    items.push_back({{"kind", "Queue"}, {"metadata", {{"name", name}}},
-                     {"spec", {{"parentQueue", parent}, {"resources", {{"cpu", open}, {"memory", open}, {"gpu", {{"quota", *parent == '\0' ? 4 : 2}, {"limit", -1}, {"overQuotaWeight", 1}}}}}}}});
+  for (const auto& [name, parent] :
+       {std::pair<const char*, const char*>{"root", ""}, {"a", "root"}, {"b", "root"}}) {
+    items.push_back(
+        {{"kind", "Queue"},
+         {"metadata", {{"name", name}}},
+         {"spec",
+          {{"parentQueue", parent},
+           {"resources",
+            {{"cpu", open},
+             {"memory", open},
+             {"gpu",
+              {{"quota", *parent == '\0' ? 4 : 2}, {"limit", -1}, {"overQuotaWeight", 1}}}}}}}});
   }
   const auto pod = [&](const std::string& name, const std::string& queue, const char* created) {
-    Json object = {{"kind", "Pod"},
-                   {"metadata", {{"name", name}, {"namespace", "t"}, {"uid", name}, {"creationTimestamp", created}, {"labels", {{"kai.scheduler/queue", queue}}}}},
-                   {"spec", {{"schedulerName", "kai-scheduler"}, {"containers", Json::array({{{"name", "c"}, {"resources", {{"limits", {{"nvidia.com/gpu", "1"}}}}}}})}}},
-                   {"status", {{"startTime", "2026-01-01T01:00:00Z"},
-                               {"containerStatuses", Json::array({{{"state", {{"terminated", {{"finishedAt", "2026-01-01T01:10:00Z"}}}}}}})}}}};
+    Json object = {
+        {"kind", "Pod"},
+        {"metadata",
+         {{"name", name},
+          {"namespace", "t"},
+          {"uid", name},
+          {"creationTimestamp", created},
+          {"labels", {{"kai.scheduler/queue", queue}}}}},
+        {"spec",
+         {{"schedulerName", "kai-scheduler"},
+          {"containers", Json::array({{{"name", "c"},
+                                       {"resources", {{"limits", {{"nvidia.com/gpu", "1"}}}}}}})}}},
+        {"status",
+         {{"startTime", "2026-01-01T01:00:00Z"},
+          {"containerStatuses",
+           Json::array(
+               {{{"state", {{"terminated", {{"finishedAt", "2026-01-01T01:10:00Z"}}}}}}})}}}};
     items.push_back(std::move(object));
   };
   for (int i = 0; i < 4; ++i) {

@@ -13,7 +13,8 @@ std::set<NodeId> Solver::FeasibleNodes(const Job& job) {
   for (const PodSet& set : job.pod_sets) {
     for (TaskId id : set.tasks) {
       const Task& task = state.task(id);
-      gpu_only = gpu_only && (task.shape->gpus > 0 || task.dra > 0 || task.shape->shared || task.shape->request.gpu == GpuKind::kMig);
+      gpu_only = gpu_only && (task.shape->gpus > 0 || task.dra > 0 || task.shape->shared ||
+                              task.shape->request.gpu == GpuKind::kMig);
     }
   }
   std::set<NodeId> nodes;
@@ -38,7 +39,8 @@ std::set<NodeId> Solver::FeasibleNodes(const Job& job) {
 bool Solver::Resume(Job& job, std::size_t* part) {
   const std::shared_ptr<SearchMark> mark = std::move(job.search);
   job.search.reset();
-  if (mark == nullptr || mark->action != static_cast<int>(action_) || !(mark->at == session_.MarkOf(job))) {
+  if (mark == nullptr || mark->action != static_cast<int>(action_) ||
+      !(mark->at == session_.MarkOf(job))) {
     return false;
   }
   *part = mark->part;
@@ -53,8 +55,9 @@ bool Solver::Resume(Job& job, std::size_t* part) {
 
 void Solver::CutOff(Job& job, const Search& search, std::size_t part) {
   session_.out_of_steps = true;
-  job.search = std::make_shared<SearchMark>(
-      SearchMark{static_cast<int>(action_), session_.MarkOf(job), part, search.recorded, search.scenarios, search.opened});
+  job.search =
+      std::make_shared<SearchMark>(SearchMark{static_cast<int>(action_), session_.MarkOf(job), part,
+                                              search.recorded, search.scenarios, search.opened});
 }
 
 bool Solver::Solve(JobId id, Statement& statement) {
@@ -69,7 +72,8 @@ bool Solver::Solve(JobId id, Statement& statement) {
     return false;
   }
   Resume(job, &part);
-  std::vector<TaskId> pending(batch.begin(), batch.begin() + static_cast<std::ptrdiff_t>(std::min(part, batch.size())));
+  std::vector<TaskId> pending(
+      batch.begin(), batch.begin() + static_cast<std::ptrdiff_t>(std::min(part, batch.size())));
   for (std::size_t i = pending.size(); i < batch.size(); ++i) {
     pending.push_back(batch[i]);
     if (!SolvePart(id, pending, statement)) {
@@ -173,7 +177,9 @@ void Solver::CountRoom(Search& search, NodeId id, std::int64_t freed) {
   if (room < 0) {
     const NodeHot& hot = session_.state.hot[static_cast<std::size_t>(id)];
     room = std::max<std::int64_t>(hot.idle[kGpu] + hot.releasing[kGpu], 0) +
-           static_cast<std::int64_t>(session_.state.nodes[static_cast<std::size_t>(id)].groups.size()) * kDevice;
+           static_cast<std::int64_t>(
+               session_.state.nodes[static_cast<std::size_t>(id)].groups.size()) *
+               kDevice;
     search.all_room += room;
   }
   room += freed;
@@ -184,7 +190,8 @@ void Solver::CountRoom(Search& search, NodeId id, std::int64_t freed) {
 // A cheap bound: some node must have, with all victims so far gone, as many devices as the largest
 // pod asks for, and all of them together as many as the whole batch.
 bool Solver::EnoughGpus(const Search& search) const {
-  return search.largest == 0 || (search.most_room >= search.largest && search.all_room >= search.wanted);
+  return search.largest == 0 ||
+         (search.most_room >= search.largest && search.all_room >= search.wanted);
 }
 
 // False when some pod is larger than every node it may run on: no eviction helps.
@@ -199,8 +206,8 @@ bool Solver::CouldEverFit(const std::vector<TaskId>& tasks) {
     bool fits = false;
     for (NodeId node_id : session_.state.NodesByName()) {
       const NodeSpec& node = state.nodes[static_cast<std::size_t>(node_id)].spec;
-      fits = task.shape->tracked[kGpu] + task.dra <= node.gpus * kDevice && task.shape->tracked[kCpu] <= node.cpu &&
-             task.shape->tracked[kMemory] <= node.memory &&
+      fits = task.shape->tracked[kGpu] + task.dra <= node.gpus * kDevice &&
+             task.shape->tracked[kCpu] <= node.cpu && task.shape->tracked[kMemory] <= node.memory &&
              (!task.shape->node_constraints || NodeAffinityMatches(*task.shape, node));
       if (fits) {
         break;
@@ -232,7 +239,8 @@ bool Solver::AddVictims(Search& search, JobOrder& queue) {
     }
   };
   const auto recorded = [&](TaskId id) {
-    return std::find(search.recorded_tasks.begin(), search.recorded_tasks.end(), id) != search.recorded_tasks.end();
+    return std::find(search.recorded_tasks.begin(), search.recorded_tasks.end(), id) !=
+           search.recorded_tasks.end();
   };
   if (std::any_of(unit.begin(), unit.end(), recorded)) {
     push_without(recorded);
@@ -261,7 +269,8 @@ void Solver::EvictAll(Search& search, Statement& statement, const std::vector<Ta
     std::string message = action_ == Action::kPreempt         ? PreemptMessage(task, winner)
                           : action_ == Action::kConsolidation ? ConsolidateMessage(task)
                                                               : ReclaimMessage(state, task, winner);
-    statement.Evict(id, ActionName(action_), std::move(message), winner.key, static_cast<int>(tasks.size()));
+    statement.Evict(id, ActionName(action_), std::move(message), winner.key,
+                    static_cast<int>(tasks.size()));
   }
 }
 
@@ -288,7 +297,9 @@ bool Solver::TryScenario(Search& search, Statement& statement) {
     }
   }
   std::sort(nodes.begin(), nodes.end(), [&](NodeId a, NodeId b) {
-    const auto rank = [&](NodeId id) { return id == kNone ? -1 : state.hot[static_cast<std::size_t>(id)].rank; };
+    const auto rank = [&](NodeId id) {
+      return id == kNone ? -1 : state.hot[static_cast<std::size_t>(id)].rank;
+    };
     return rank(a) < rank(b);
   });
   nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
@@ -320,8 +331,8 @@ bool Solver::TryScenario(Search& search, Statement& statement) {
       return true;
     }
     if (outcome.simulated && !session_.profile.smart_search) {
-      // Placed, but against the rules: other nodes of the same victim are not tried. KAI from 0.16 on
-      // tries them (a sibling that may be reclaimed stands on another node).
+      // Placed, but against the rules: other nodes of the same victim are not tried. KAI from 0.16
+      // on tries them (a sibling that may be reclaimed stands on another node).
       search.opened.insert(opened.begin(), opened.end());
       statement.Discard();
       return false;
@@ -350,12 +361,14 @@ bool Solver::PlaceAll(Search& search, Statement& statement, const std::vector<Ta
   // Other pending jobs take part in the order, but not in the placement.
   JobOrder order(session_, false, -1);
   for (JobId id : state.pending_jobs) {
-    if (wanted.count(id) == 0 && session_.Mine(state.job(id)) && ReadyForScheduling(state.job(id))) {
+    if (wanted.count(id) == 0 && session_.Mine(state.job(id)) &&
+        ReadyForScheduling(state.job(id))) {
       order.Push(std::make_shared<JobView>(JobView::Whole(id)));
     }
   }
   for (JobId id : wanted) {
-    order.Push(std::make_shared<JobView>(id == search.preemptor.job ? search.preemptor : JobView::Whole(id)));
+    order.Push(std::make_shared<JobView>(id == search.preemptor.job ? search.preemptor
+                                                                    : JobView::Whole(id)));
   }
   std::size_t left = wanted.size();
   bool placed = false;
@@ -376,7 +389,8 @@ bool Solver::PlaceAll(Search& search, Statement& statement, const std::vector<Ta
   return placed;
 }
 
-Solver::Outcome Solver::Simulate(Search& search, Statement& statement, const std::vector<TaskId>& victims) {
+Solver::Outcome Solver::Simulate(Search& search, Statement& statement,
+                                 const std::vector<TaskId>& victims) {
   State& state = session_.state;
   Outcome outcome;
   outcome.simulated = PlaceAll(search, statement, victims);
@@ -388,7 +402,8 @@ Solver::Outcome Solver::Simulate(Search& search, Statement& statement, const std
   for (JobId job : search.order) {
     scenario.victims.push_back({job, {}});
     for (const Unit& unit : search.units[job]) {
-      scenario.victims.back().tasks.insert(scenario.victims.back().tasks.end(), unit.begin(), unit.end());
+      scenario.victims.back().tasks.insert(scenario.victims.back().tasks.end(), unit.begin(),
+                                           unit.end());
     }
   }
   outcome.valid = validator_(scenario);
@@ -400,13 +415,16 @@ Solver::Outcome Solver::Simulate(Search& search, Statement& statement, const std
   std::vector<TaskId> tasks;
   for (Status status : {Status::kReleasing, Status::kPipelined}) {
     for (TaskId id : victims) {
-      if (state.task(id).status == status && std::find(tasks.begin(), tasks.end(), id) == tasks.end()) {
+      if (state.task(id).status == status &&
+          std::find(tasks.begin(), tasks.end(), id) == tasks.end()) {
         tasks.push_back(id);
       }
     }
   }
   for (TaskId id : tasks) {
-    const auto inside = [id](const Unit& unit) { return std::find(unit.begin(), unit.end(), id) != unit.end(); };
+    const auto inside = [id](const Unit& unit) {
+      return std::find(unit.begin(), unit.end(), id) != unit.end();
+    };
     if (std::any_of(kept.begin(), kept.end(), inside)) {
       continue;
     }

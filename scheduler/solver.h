@@ -1,9 +1,9 @@
-// Solver: which running pods must leave so that a pending job fits. Pods of the job are added one by
-// one; for each, victims are taken in the given order until a simulation places the job (and as many of
-// the victims as still fit elsewhere) and the action's rules accept the result.
-// Every placement attempt is a counted step; when the cycle's steps are used up the search
-// stops with Session::out_of_steps and the job is tried again, later in the order, next time.
-// Source: reference facts on KAI 3.4. Threads: one.
+// Solver: which running pods must leave so that a pending job fits. Pods of the job are added one
+// by one; for each, victims are taken in the given order until a simulation places the job (and as
+// many of the victims as still fit elsewhere) and the action's rules accept the result. Every
+// placement attempt is a counted step; when the cycle's steps are used up the search stops with
+// Session::out_of_steps and the job is tried again, later in the order, next time. Source:
+// reference facts on KAI 3.4. Threads: one.
 #pragma once
 
 #include <functional>
@@ -34,8 +34,12 @@ class Solver {
   using Victims = std::function<std::unique_ptr<JobOrder>()>;
   using Validator = std::function<bool(const Scenario&)>;
 
-  Solver(Session& session, TopologyCache& topologies, Action action, Victims victims, Validator validator)
-      : session_(session), allocator_(session, topologies), action_(action), victims_(std::move(victims)),
+  Solver(Session& session, TopologyCache& topologies, Action action, Victims victims,
+         Validator validator)
+      : session_(session),
+        allocator_(session, topologies),
+        action_(action),
+        victims_(std::move(victims)),
         validator_(std::move(validator)) {}
 
   // True when the whole batch of `job` is placed (as promises) in `statement`.
@@ -45,19 +49,20 @@ class Solver {
   using Unit = std::vector<TaskId>;
   struct Search {
     JobView preemptor;
-    std::vector<Unit> recorded;               // victims of the solution for k - 1 pods
+    std::vector<Unit> recorded;  // victims of the solution for k - 1 pods
     std::vector<TaskId> recorded_tasks;
     std::map<JobId, std::vector<Unit>> units;  // recorded and potential, by job
     std::vector<JobId> order;                  // jobs of `units`, as added
     std::map<NodeId, std::vector<JobId>> on_node;
     JobId latest = kNone;
     std::set<NodeId> feasible;
-    std::set<NodeId> opened;                  // nodes of rejected scenarios, feasible from then on
+    std::set<NodeId> opened;  // nodes of rejected scenarios, feasible from then on
     std::int64_t scenarios = 0;
-    // Thousandths of devices per node that are free or would be without the victims; -1 = not counted.
+    // Thousandths of devices per node that are free or would be without the victims; -1 = not
+    // counted.
     std::vector<std::int64_t> room;
     std::int64_t most_room = 0, all_room = 0;
-    std::int64_t largest = 0, wanted = 0;     // what the pending pods ask for
+    std::int64_t largest = 0, wanted = 0;  // what the pending pods ask for
   };
   struct Outcome {
     bool simulated = false;  // the preemptor was placed
@@ -83,10 +88,10 @@ class Solver {
   Action action_;
   Victims victims_;
   Validator validator_;
-  std::vector<Unit> kept_units_;           // what the next, larger part starts from
+  std::vector<Unit> kept_units_;  // what the next, larger part starts from
   std::vector<TaskId> kept_tasks_;
-  std::int64_t skip_ = 0;                  // scenarios that an earlier, cut-off search has tried
-  std::set<NodeId> opened_before_;         // and the nodes they opened
+  std::int64_t skip_ = 0;           // scenarios that an earlier, cut-off search has tried
+  std::set<NodeId> opened_before_;  // and the nodes they opened
 };
 
 }  // namespace sublet::scheduler

@@ -30,7 +30,9 @@ bool CountsForQuota(Status status) {
   return status == Status::kAllocated || status == Status::kBinding || status == Status::kBound ||
          status == Status::kRunning;
 }
-bool ActiveAllocated(Status status) { return CountsForQuota(status) || status == Status::kPipelined; }
+bool ActiveAllocated(Status status) {
+  return CountsForQuota(status) || status == Status::kPipelined;
+}
 bool ActiveUsed(Status status) { return ActiveAllocated(status) || status == Status::kReleasing; }
 bool Alive(Status status) {
   return ActiveAllocated(status) || status == Status::kPending || status == Status::kGated;
@@ -128,7 +130,8 @@ void State::ReindexJobSets(JobId id) {
   bool stale = j.succeeded == 0 && j.active_used > 0;
   if (stale) {
     stale = !TreeSatisfied(j, 0, [&](int set) {
-      return j.pod_sets[static_cast<std::size_t>(set)].active_used >= j.pod_sets[static_cast<std::size_t>(set)].min_available;
+      return j.pod_sets[static_cast<std::size_t>(set)].active_used >=
+             j.pod_sets[static_cast<std::size_t>(set)].min_available;
     });
   }
   keep(stale_jobs, stale, &j.in_stale);
@@ -137,7 +140,8 @@ void State::ReindexJobSets(JobId id) {
 Quota State::AcceptedOn(const Task& t, const Node& node) const {
   Quota accepted = t.shape->quota;
   if (t.shape->request.gpu == GpuKind::kMemory) {
-    accepted[kGpu] += MemoryShare(t.shape->request.gpu_memory_mib, node.gpu_memory) * t.shape->request.gpu_count;
+    accepted[kGpu] +=
+        MemoryShare(t.shape->request.gpu_memory_mib, node.gpu_memory) * t.shape->request.gpu_count;
   }
   accepted[kGpu] += t.dra_quota;
   return accepted;
@@ -241,8 +245,8 @@ namespace {
 
 template <typename T>
 void Move(Status status, std::int64_t amount, T* idle, T* releasing) {
-  // A promise is taken from what is being freed; when nothing is, `releasing` goes below zero, so that
-  // idle + releasing stays what can still be promised.
+  // A promise is taken from what is being freed; when nothing is, `releasing` goes below zero, so
+  // that idle + releasing stays what can still be promised.
   if (status == Status::kPipelined) {
     *releasing -= amount;
     return;
@@ -263,7 +267,8 @@ void State::Account(NodeId node_id, const Placement& placement, const Task& t, i
     Move(placement.status, sign * amount, &h.idle[dim], &h.releasing[dim]);
   }
   for (const Scalar& scalar : t.shape->scalars) {
-    auto it = std::find_if(node.scalars.begin(), node.scalars.end(), [&](const auto& s) { return s.name == scalar.name; });
+    auto it = std::find_if(node.scalars.begin(), node.scalars.end(),
+                           [&](const auto& s) { return s.name == scalar.name; });
     if (it == node.scalars.end()) {
       node.scalars.push_back({scalar.name, 0, 0, 0});
       it = node.scalars.end() - 1;
@@ -275,16 +280,19 @@ void State::Account(NodeId node_id, const Placement& placement, const Task& t, i
   }
 }
 
-// A device leaves `idle` while someone holds a part of it, counts as releasing while all holders are
-// leaving, and is promised whole while only promises are on it: derived from the sums of the group, so
-// that the order of changes never matters.
+// A device leaves `idle` while someone holds a part of it, counts as releasing while all holders
+// are leaving, and is promised whole while only promises are on it: derived from the sums of the
+// group, so that the order of changes never matters.
 void State::AccountGroups(NodeId node_id, const Placement& placement, const Task& t, int sign) {
   NodeHot& h = hot[static_cast<std::size_t>(node_id)];
   Node& node = nodes[static_cast<std::size_t>(node_id)];
   const std::int64_t memory = t.shape->request.gpu == GpuKind::kMemory
                                   ? t.shape->request.gpu_memory_mib
-                                  : static_cast<std::int64_t>(t.shape->request.portion * static_cast<double>(node.gpu_memory));
-  const auto idle_part = [](const GpuGroup& g) { return g.active + g.releasing > 0 ? -kDevice : 0; };
+                                  : static_cast<std::int64_t>(t.shape->request.portion *
+                                                              static_cast<double>(node.gpu_memory));
+  const auto idle_part = [](const GpuGroup& g) {
+    return g.active + g.releasing > 0 ? -kDevice : 0;
+  };
   const auto releasing_part = [](const GpuGroup& g) {
     return g.active > 0 ? 0 : (g.releasing > 0 ? kDevice : 0) - (g.pipelined > 0 ? kDevice : 0);
   };
@@ -298,7 +306,7 @@ void State::AccountGroups(NodeId node_id, const Placement& placement, const Task
     }
     h.idle[kGpu] -= idle_part(*group);
     h.releasing[kGpu] -= releasing_part(*group);
-    std::int64_t& sum = placement.status == Status::kPipelined  ? group->pipelined
+    std::int64_t& sum = placement.status == Status::kPipelined   ? group->pipelined
                         : placement.status == Status::kReleasing ? group->releasing
                                                                  : group->active;
     sum += sign * memory;
@@ -320,7 +328,8 @@ void State::ChargeQueues(TaskId id, int sign) {
   const Job& j = job(t.job);
   const std::string* model = nullptr;
   if (model_limits && t.node != kNone && t.accepted[kGpu] > 0) {
-    model = FindLabel(nodes[static_cast<std::size_t>(t.node)].spec.labels, "nvidia.com/gpu.product");
+    model =
+        FindLabel(nodes[static_cast<std::size_t>(t.node)].spec.labels, "nvidia.com/gpu.product");
   }
   EachQueueUp(j.queue, [&](QueueId, Queue& q) {
     if (q.base_epoch != solution_epoch) {
@@ -367,7 +376,8 @@ void State::RefreshRequest(TaskId id) {
     now = t.shape->quota;
     now[kGpu] += t.dra_quota;
     if (t.shape->request.gpu == GpuKind::kMemory) {
-      now[kGpu] += t.shape->request.gpu_count * t.shape->request.gpu_memory_mib * kDevice / MinGpuMemory();
+      now[kGpu] +=
+          t.shape->request.gpu_count * t.shape->request.gpu_memory_mib * kDevice / MinGpuMemory();
     }
   }
   if (now != t.counted) {
@@ -421,7 +431,8 @@ void State::RefreshShares(double k) {
     }
     for (int r = 0; r < kShareDims; ++r) {
       q.share.r[r].fair_share = 0;
-      q.share.r[r].request = static_cast<double>(q.request[r]) / (r == kGpu ? static_cast<double>(kDevice) : 1.0);
+      q.share.r[r].request =
+          static_cast<double>(q.request[r]) / (r == kGpu ? static_cast<double>(kDevice) : 1.0);
       q.share.r[r].usage = q.spec.usage[r];
     }
   }
@@ -446,7 +457,8 @@ const std::vector<NodeId>& State::NodesByName() {
       }
     }
     std::sort(by_name_.begin(), by_name_.end(), [this](NodeId a, NodeId b) {
-      return nodes[static_cast<std::size_t>(a)].spec.name < nodes[static_cast<std::size_t>(b)].spec.name;
+      return nodes[static_cast<std::size_t>(a)].spec.name <
+             nodes[static_cast<std::size_t>(b)].spec.name;
     });
     for (std::size_t i = 0; i < by_name_.size(); ++i) {
       hot[static_cast<std::size_t>(by_name_[i])].rank = static_cast<int>(i);
@@ -482,7 +494,8 @@ std::string State::NewGroupName(const Node& node, const Task& t, int index) {
   for (int attempt = 0;; ++attempt) {
     std::string name = t.uid + "-" + std::to_string(index + attempt);
     const int id = group_names.Intern(name);
-    if (std::none_of(node.groups.begin(), node.groups.end(), [id](const GpuGroup& g) { return g.name == id; })) {
+    if (std::none_of(node.groups.begin(), node.groups.end(),
+                     [id](const GpuGroup& g) { return g.name == id; })) {
       return name;
     }
   }

@@ -1,9 +1,9 @@
-// State: the cluster as the engine sees it, kept up to date from events instead of being rebuilt, and
-// the objects in it. The same objects are what a cycle works on: a Statement (scheduler/statement.h)
-// changes them and can take every change back, so a trial and a real decision run the same code.
-// Nodes, queues, jobs and tasks are numbered; numbers are reused and depend on the order of events, so
-// nothing may be decided by comparing them: ties go by name, uid or age.
-// Threads: one, the scheduler's.
+// State: the cluster as the engine sees it, kept up to date from events instead of being rebuilt,
+// and the objects in it. The same objects are what a cycle works on: a Statement
+// (scheduler/statement.h) changes them and can take every change back, so a trial and a real
+// decision run the same code. Nodes, queues, jobs and tasks are numbered; numbers are reused and
+// depend on the order of events, so nothing may be decided by comparing them: ties go by name, uid
+// or age. Threads: one, the scheduler's.
 #pragma once
 
 #include <algorithm>
@@ -28,15 +28,26 @@ using QueueId = int;
 constexpr int kNone = -1;
 
 enum class Status : std::uint8_t {
-  kPending, kGated, kAllocated, kPipelined, kBinding, kBound, kRunning, kReleasing, kSucceeded, kFailed, kUnknown,
+  kPending,
+  kGated,
+  kAllocated,
+  kPipelined,
+  kBinding,
+  kBound,
+  kRunning,
+  kReleasing,
+  kSucceeded,
+  kFailed,
+  kUnknown,
 };
 const char* StatusName(Status status);
 bool ActiveUsed(Status status);       // holds resources, now or promised
 bool ActiveAllocated(Status status);  // the same without Releasing
 bool Alive(Status status);
-bool CountsForQuota(Status status);   // Allocated, Binding, Bound, Running
+bool CountsForQuota(Status status);  // Allocated, Binding, Bound, Running
 
-// Where a task is accounted. A victim that is re-placed has two: the node it leaves and the one it goes to.
+// Where a task is accounted. A victim that is re-placed has two: the node it leaves and the one it
+// goes to.
 struct Placement {
   NodeId node = kNone;
   Status status = Status::kPending;
@@ -55,24 +66,24 @@ struct Task {
   bool tentative = false;  // the status is a promise of the statement in progress
   bool real = false;       // the API says the pod is on `node`
   bool legacy_mig = false;
-  bool foreign = false;    // another scheduler's pod: occupies, is never moved
+  bool foreign = false;  // another scheduler's pod: occupies, is never moved
   bool dirty = false;
   bool never_preempts = false;
   NodeId node = kNone;
   std::vector<int> groups;
   std::vector<Placement> placements;
-  Placement hidden;  // State::SetPresence
-  std::int64_t dra = 0;  // GPUs through claims, thousandths
-  std::int64_t dra_quota = 0;   // what of them counts in quotas (State::count_dra)
-  Quota accepted{};      // what it counts for where it is
-  Quota counted{};       // what the queues' request holds of it
+  Placement hidden;            // State::SetPresence
+  std::int64_t dra = 0;        // GPUs through claims, thousandths
+  std::int64_t dra_quota = 0;  // what of them counts in quotas (State::count_dra)
+  Quota accepted{};            // what it counts for where it is
+  Quota counted{};             // what the queues' request holds of it
   std::optional<int> order_priority;
   int role_rank = 0;
   int priority = 0;
   Millis created = 0, deleted = 0;
-  Millis retry_at = 0;   // not before: back-off after rejected binds
+  Millis retry_at = 0;  // not before: back-off after rejected binds
   int rejected = 0;
-  Millis refused = 0;    // PodSpec::refused, the latest that was seen
+  Millis refused = 0;  // PodSpec::refused, the latest that was seen
 };
 
 // Order inside a gang: role, task priority, age, uid.
@@ -98,7 +109,7 @@ struct NodeHot {
   std::int64_t cpu = 0, gpu = 0;  // allocatable
   int rank = 0;                   // by name
   bool present = false;
-  bool usable = false;            // ready and schedulable
+  bool usable = false;  // ready and schedulable
   bool has_groups = false;
   bool cpu_only = false;
 };
@@ -106,16 +117,16 @@ struct NodeHot {
 struct Node {
   NodeSpec spec;
   std::vector<NodeScalar> scalars;
-  std::vector<GpuGroup> groups;  // by group name
-  std::vector<TaskId> tasks;     // one entry per placement
-  std::int64_t gpu_count = -1;   // label nvidia.com/gpu.count; -1 = absent
-  std::int64_t gpu_memory = 100; // MiB of each device, floored to hundreds
+  std::vector<GpuGroup> groups;   // by group name
+  std::vector<TaskId> tasks;      // one entry per placement
+  std::int64_t gpu_count = -1;    // label nvidia.com/gpu.count; -1 = absent
+  std::int64_t gpu_memory = 100;  // MiB of each device, floored to hundreds
   bool gpu_memory_synced = false;
   bool mig = false;
   bool mig_single = false, mig_mixed = false;
   int legacy_mig = 0;
-  int placed_constraints = 0;    // placements with pod affinity terms or ports
-  Quota counted{};               // its part of the cluster total
+  int placed_constraints = 0;  // placements with pod affinity terms or ports
+  Quota counted{};             // its part of the cluster total
   const NodeScalar* FindScalar(int name) const;
   GpuGroup* FindGroup(int name);
 };
@@ -137,9 +148,9 @@ struct SubGroup {
 };
 
 struct JobFailure {
-  std::string reason;   // OverLimit, NonPreemptibleOverQuota, PodSchedulingErrors, ...
+  std::string reason;  // OverLimit, NonPreemptibleOverQuota, PodSchedulingErrors, ...
   std::string message;
-  std::string detail;   // as in KAI's detailed form; "" = message
+  std::string detail;  // as in KAI's detailed form; "" = message
   QueueId queue = kNone;
   int resource = -1;
 };
@@ -156,10 +167,10 @@ struct TriedMark {
 struct SearchMark {
   int action = 0;
   TriedMark at;
-  std::size_t part = 0;                          // pods solved so far
-  std::vector<std::vector<TaskId>> units;        // with these victims
-  std::int64_t scenarios = 0;                    // tried for the next pod
-  std::set<NodeId> opened;                       // nodes that rejected scenarios made feasible
+  std::size_t part = 0;                    // pods solved so far
+  std::vector<std::vector<TaskId>> units;  // with these victims
+  std::int64_t scenarios = 0;              // tried for the next pod
+  std::set<NodeId> opened;                 // nodes that rejected scenarios made feasible
 };
 
 struct Job {
@@ -176,28 +187,30 @@ struct Job {
   Millis created = 0, last_start = 0, stale_since = 0, last_eviction = 0;
   std::optional<Millis> preemption_delay, staleness_grace;
   int scheduling_backoff = -1;
-  bool gave_up = false;  // scheduling_backoff 1: one attempt failed, the next comes with a change of the group
+  bool gave_up =
+      false;  // scheduling_backoff 1: one attempt failed, the next comes with a change of the group
   bool optional_groups = false;  // some sub group needs only a part of its children
   int total = 0, active_allocated = 0, pending = 0, succeeded = 0, active_used = 0;
   std::int64_t memory_requests = 0;
-  Quota held{};                 // requests of the tasks that count for quota
-  std::uint64_t version = 0;    // raised by every status change
+  Quota held{};                  // requests of the tasks that count for quota
+  std::uint64_t version = 0;     // raised by every status change
   std::uint64_t membership = 0;  // raised when pods come, go or change, or the group itself does
   // What the last attempt found.
   std::vector<JobFailure> failures;
   std::map<TaskId, std::string> task_failures;
-  std::string reported;         // the last verdict's text
+  std::string reported;  // the last verdict's text
   bool in_pending = false, in_active = false, in_stale = false;
   // By action: the state of things when it was last tried without success (Session::Unchanged).
   std::unique_ptr<std::array<TriedMark, 5>> tried;  // only of jobs that waited
-  std::shared_ptr<SearchMark> search;  // where a victim search was cut off
+  std::shared_ptr<SearchMark> search;               // where a victim search was cut off
   // Batch cache for `version`.
   mutable std::uint64_t batch_version = ~0ULL;
   mutable std::vector<TaskId> batch;
   mutable Quota batch_request{};
 };
 
-// True when the sub group has its minimum: as many children as it needs, by `full` of a pod set's index.
+// True when the sub group has its minimum: as many children as it needs, by `full` of a pod set's
+// index.
 template <typename F>
 bool TreeSatisfied(const Job& job, int group, const F& full) {
   const SubGroup& at = job.groups[static_cast<std::size_t>(group)];
@@ -253,7 +266,8 @@ class State {
 
   // --- accounting, for Statement and events ---
   void SetStatus(TaskId task, Status status);
-  // Adds the task to the node with `status`, sets what it counts for. Returns the placement's index.
+  // Adds the task to the node with `status`, sets what it counts for. Returns the placement's
+  // index.
   void Place(TaskId task, NodeId node, Status status, const std::vector<int>& groups);
   void Unplace(TaskId task, std::size_t placement);
   // Changes the status of one placement.
@@ -272,7 +286,9 @@ class State {
   QueueId FindQueue(const std::string& name) const;
   JobId FindJob(const std::string& key) const;
   TaskId FindTask(const std::string& uid) const;
-  bool IsLeaf(QueueId queue) const { return queues[static_cast<std::size_t>(queue)].children.empty(); }
+  bool IsLeaf(QueueId queue) const {
+    return queues[static_cast<std::size_t>(queue)].children.empty();
+  }
   Task& task(TaskId id) { return *tasks[static_cast<std::size_t>(id)]; }
   const Task& task(TaskId id) const { return *tasks[static_cast<std::size_t>(id)]; }
   Job& job(JobId id) { return *jobs[static_cast<std::size_t>(id)]; }
@@ -295,7 +311,8 @@ class State {
   std::int64_t MinGpuMemory() const;  // smallest device memory of nodes with GPUs, 100 when none
   // The `index`-th UUID of the node that nobody is on; "" when there are not so many.
   std::string FreeDevice(const Node& node, int index);
-  // An id for a newly shared device: its UUID, or where nodes have none, one made from the pod's uid.
+  // An id for a newly shared device: its UUID, or where nodes have none, one made from the pod's
+  // uid.
   std::string NewGroupName(const Node& node, const Task& task, int index);
 
   std::vector<std::unique_ptr<Task>> tasks;
@@ -307,25 +324,25 @@ class State {
   std::set<JobId> pending_jobs;
   std::set<JobId> active_jobs;  // with at least one ActiveAllocated task
   std::set<TaskId> pipelined;
-  std::set<TaskId> withdrawn;  // promises that a later decision of the cycle took back
+  std::set<TaskId> withdrawn;    // promises that a later decision of the cycle took back
   std::set<JobId> stale_jobs;    // some pod set below its minimum while others hold resources
   std::set<JobId> marked_stale;  // those for which the grace runs
   std::map<std::string, TopologySpec> topologies;
   std::map<std::string, ClaimSpec> claims;
   std::map<std::string, DeviceSlice> slices;
   std::map<std::string, DisruptionBudget> budgets;
-  NameTable names;        // scalar resources
-  NameTable group_names;  // shared devices
-  Quota total{};          // of ready nodes, less other schedulers' pods
+  NameTable names;                        // scalar resources
+  NameTable group_names;                  // shared devices
+  Quota total{};                          // of ready nodes, less other schedulers' pods
   std::uint64_t capacity_generation = 1;  // raised when something may now fit that did not
   std::uint64_t usage_generation = 1;     // raised when queues or nodes hold something else
   std::uint64_t share_generation = 1;     // raised when fair shares changed
   std::uint64_t node_generation = 1;      // raised when nodes or topologies changed
   std::uint64_t solution_epoch = 0;       // see Queue::base_epoch
-  bool pinned_min_memory = true;          // KAI before 0.16.2: the smallest device counts as 100 MiB
-  bool count_dra = true;                  // claims count as GPUs in quotas
-  bool model_limits = false;              // some queue limits a GPU model
-  int constrained_tasks = 0;              // placed tasks with affinity terms or ports
+  bool pinned_min_memory = true;  // KAI before 0.16.2: the smallest device counts as 100 MiB
+  bool count_dra = true;          // claims count as GPUs in quotas
+  bool model_limits = false;      // some queue limits a GPU model
+  int constrained_tasks = 0;      // placed tasks with affinity terms or ports
 
  private:
   const Shape* InternShape(const Request& request, const Constraints& constraints);

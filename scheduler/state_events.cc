@@ -52,7 +52,8 @@ void State::ReadNodeLabels(Node& node) {
   node.mig = false;
   const std::string worker = LabelOr(spec.labels, "node-role.kubernetes.io/mig-enabled");
   if (FindLabel(spec.labels, "node-role.kubernetes.io/mig-enabled") != nullptr) {
-    node.mig = worker == "true" || worker == "1" || worker == "t" || worker == "T" || worker == "True" || worker == "TRUE";
+    node.mig = worker == "true" || worker == "1" || worker == "t" || worker == "T" ||
+               worker == "True" || worker == "TRUE";
   } else {
     for (const auto& [name, amount] : spec.scalars) {
       node.mig = node.mig || name.compare(0, 15, "nvidia.com/mig-") == 0;
@@ -83,15 +84,18 @@ void State::FillNode(NodeId id, const NodeSpec& spec) {
     node.scalars.push_back({names.Intern(name), amount, amount, 0});
   }
   node.groups.clear();
-  // What others (another tenant, a pod that is not ours) hold of a device is a share nobody here can move.
+  // What others (another tenant, a pod that is not ours) hold of a device is a share nobody here
+  // can move.
   for (const GpuDevice& device : spec.devices) {
-    const std::int64_t others = device.healthy ? device.memory_bytes - device.free_bytes : device.memory_bytes;
+    const std::int64_t others =
+        device.healthy ? device.memory_bytes - device.free_bytes : device.memory_bytes;
     if (others <= 0) {
       continue;
     }
     constexpr std::int64_t kMiB = INT64_C(1) << 20;
     GpuGroup group{group_names.Intern(device.uuid)};
-    group.active = device.healthy ? std::min((others + kMiB - 1) / kMiB, node.gpu_memory) : node.gpu_memory;
+    group.active =
+        device.healthy ? std::min((others + kMiB - 1) / kMiB, node.gpu_memory) : node.gpu_memory;
     group.users = 1;
     node.groups.push_back(group);
     h.idle[kGpu] -= kDevice;
@@ -100,12 +104,14 @@ void State::FillNode(NodeId id, const NodeSpec& spec) {
   std::sort(node.groups.begin(), node.groups.end(), [this](const GpuGroup& a, const GpuGroup& b) {
     return group_names.Name(a.name) < group_names.Name(b.name);
   });
-  // Placements are accounted again against the new amounts; a group's share may have changed with them.
+  // Placements are accounted again against the new amounts; a group's share may have changed with
+  // them.
   std::vector<std::pair<TaskId, std::size_t>> done;
   for (TaskId occupant : node.tasks) {
     Task& t = task(occupant);
     for (std::size_t i = 0; i < t.placements.size(); ++i) {
-      if (t.placements[i].node == id && std::find(done.begin(), done.end(), std::pair{occupant, i}) == done.end()) {
+      if (t.placements[i].node == id &&
+          std::find(done.begin(), done.end(), std::pair{occupant, i}) == done.end()) {
         done.emplace_back(occupant, i);
         Account(id, t.placements[i], t, 1);
         break;
@@ -232,9 +238,11 @@ void State::UpsertQueue(const QueueSpec& spec) {
     queues_dirty_ = true;
   }
   Queue& q = queue(it->second);
-  queues_dirty_ = queues_dirty_ || q.spec.parent != spec.parent || q.spec.model_limits != spec.model_limits;
+  queues_dirty_ =
+      queues_dirty_ || q.spec.parent != spec.parent || q.spec.model_limits != spec.model_limits;
   // A Queue object says nothing of the past: what SetUsage told stays.
-  const bool silent = std::all_of(std::begin(spec.usage), std::end(spec.usage), [](double used) { return used == 0; });
+  const bool silent = std::all_of(std::begin(spec.usage), std::end(spec.usage),
+                                  [](double used) { return used == 0; });
   const std::array<double, 3> usage{q.spec.usage[0], q.spec.usage[1], q.spec.usage[2]};
   q.spec = spec;
   if (silent) {
@@ -329,7 +337,8 @@ void State::RebuildTree(Job& j, const SubGroupSpec& root) {
     const int index = static_cast<int>(j.groups.size());
     j.groups.push_back({spec.name, spec.topology, spec.min_sub_group, parent, {}, {}});
     for (const PodSetSpec& set : spec.pod_sets) {
-      j.groups[static_cast<std::size_t>(index)].pod_sets.push_back(static_cast<int>(j.pod_sets.size()));
+      j.groups[static_cast<std::size_t>(index)].pod_sets.push_back(
+          static_cast<int>(j.pod_sets.size()));
       PodSet added;
       added.name = set.name;
       added.min_available = set.min_available;
@@ -351,7 +360,8 @@ void State::RebuildTree(Job& j, const SubGroupSpec& root) {
     j.groups[0].pod_sets.push_back(0);
   }
   j.optional_groups = std::any_of(j.groups.begin(), j.groups.end(), [](const SubGroup& group) {
-    return group.min_sub_group.has_value() && *group.min_sub_group < static_cast<int>(group.groups.size() + group.pod_sets.size());
+    return group.min_sub_group.has_value() &&
+           *group.min_sub_group < static_cast<int>(group.groups.size() + group.pod_sets.size());
   });
   j.total = j.active_allocated = j.pending = j.succeeded = j.active_used = 0;
   j.memory_requests = 0;
@@ -413,7 +423,8 @@ void State::UpsertPodGroup(const PodGroupSpec& spec, int profile) {
   j.staleness_grace = spec.staleness_grace;
   j.scheduling_backoff = spec.scheduling_backoff;
   j.gave_up = false;
-  const bool preemptible = spec.preemptibility.empty() ? spec.priority < 100 : spec.preemptibility == "preemptible";
+  const bool preemptible =
+      spec.preemptibility.empty() ? spec.priority < 100 : spec.preemptibility == "preemptible";
   if (j.preemptible != preemptible || j.queue_name != spec.queue) {
     for (const PodSet& set : j.pod_sets) {
       for (TaskId member : set.tasks) {
@@ -465,7 +476,8 @@ void State::DeleteTopology(const std::string& name) {
 void State::SetUsage(const std::map<std::string, std::array<double, 3>>& usage) {
   for (const auto& [name, used] : usage) {
     const auto it = queue_index_.find(name);
-    if (it != queue_index_.end() && !std::equal(used.begin(), used.end(), queue(it->second).spec.usage)) {
+    if (it != queue_index_.end() &&
+        !std::equal(used.begin(), used.end(), queue(it->second).spec.usage)) {
       std::copy(used.begin(), used.end(), queue(it->second).spec.usage);
       shares_dirty_ = true;
     }
@@ -476,7 +488,8 @@ void State::UpsertClaim(const ClaimSpec& spec) {
   ++capacity_generation;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     if (tasks[i] != nullptr && tasks[i]->ns == spec.ns &&
-        std::find(tasks[i]->claims.begin(), tasks[i]->claims.end(), spec.name) != tasks[i]->claims.end()) {
+        std::find(tasks[i]->claims.begin(), tasks[i]->claims.end(), spec.name) !=
+            tasks[i]->claims.end()) {
       Task& t = *tasks[i];
       if (t.placements.empty()) {
         SetDra(t);

@@ -1,5 +1,5 @@
-// Pods in the state: from event to task, and what is kept of our own decisions while the API has not
-// caught up with them (scheduler/state.h).
+// Pods in the state: from event to task, and what is kept of our own decisions while the API has
+// not caught up with them (scheduler/state.h).
 #include <algorithm>
 
 #include "base/check.h"
@@ -49,8 +49,9 @@ Status State::StatusFor(const PodSpec& spec) const {
 
 namespace {
 
-// A node that refuses again and again is not asked in a loop: at once, then after 2, 4 ... 128 seconds (the
-// time of the refusal is known to the second only). Room on a node ends it earlier: Engine::Apply(NodeSpec).
+// A node that refuses again and again is not asked in a loop: at once, then after 2, 4 ... 128
+// seconds (the time of the refusal is known to the second only). Room on a node ends it earlier:
+// Engine::Apply(NodeSpec).
 Millis RetryAfterRefusal(const PodSpec& spec) {
   constexpr Millis kFirst = 2000;
   return spec.refusals <= 1 ? 0 : spec.refused + (kFirst << std::min(spec.refusals - 2, 6));
@@ -191,9 +192,11 @@ void State::UpsertPod(const PodSpec& spec, int profile) {
     retry_at = old.retry_at;
     rejected = old.rejected;
     refused = old.refused;
-    // Our decision is ahead of the API: a bind or an eviction that it does not show yet. A bind that was
-    // taken back already may never have been shown to us: the informer keeps only the latest state.
-    if (spec.refused <= refused && !old.real && old.node != kNone && (old.status == Status::kBinding || old.status == Status::kAllocated) &&
+    // Our decision is ahead of the API: a bind or an eviction that it does not show yet. A bind
+    // that was taken back already may never have been shown to us: the informer keeps only the
+    // latest state.
+    if (spec.refused <= refused && !old.real && old.node != kNone &&
+        (old.status == Status::kBinding || old.status == Status::kAllocated) &&
         status == Status::kPending && spec.node.empty()) {
       status = old.status;
       node = old.node;

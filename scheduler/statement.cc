@@ -61,8 +61,8 @@ void Statement::DoEvict(Op& op) {
   }
   state_.SetStatus(op.task, Status::kReleasing);
   if (!task.placements.empty()) {
-    // Differs: KAI counts a promise that is withdrawn as something that is being freed, though nothing
-    // was held; here it is just gone.
+    // Differs: KAI counts a promise that is withdrawn as something that is being freed, though
+    // nothing was held; here it is just gone.
     if (op.status == Status::kPipelined) {
       state_.Unplace(op.task, op.placement);
     } else {
@@ -74,7 +74,8 @@ void Statement::DoEvict(Op& op) {
   task.tentative = true;
 }
 
-void Statement::Evict(TaskId id, std::string action, std::string message, std::string preemptor, int gang_size) {
+void Statement::Evict(TaskId id, std::string action, std::string message, std::string preemptor,
+                      int gang_size) {
   Op op = Before(Kind::kEvict, id);
   op.action = std::move(action);
   op.message = std::move(message);
@@ -193,7 +194,8 @@ void Statement::Commit(std::vector<Decision>* decisions) {
     decision.name = task.name;
     if (op.kind == Kind::kEvict) {
       decision.kind = Decision::Kind::kEvict;
-      decision.node = op.node == kNone ? "" : state_.nodes[static_cast<std::size_t>(op.node)].spec.name;
+      decision.node =
+          op.node == kNone ? "" : state_.nodes[static_cast<std::size_t>(op.node)].spec.name;
       decision.action = op.action;
       decision.message = op.message;
       decision.preemptor = op.preemptor;
@@ -207,7 +209,8 @@ void Statement::Commit(std::vector<Decision>* decisions) {
         continue;
       }
     } else {
-      decision.kind = op.kind == Kind::kAllocate ? Decision::Kind::kBind : Decision::Kind::kPipeline;
+      decision.kind =
+          op.kind == Kind::kAllocate ? Decision::Kind::kBind : Decision::Kind::kPipeline;
       decision.node = state_.nodes[static_cast<std::size_t>(task.node)].spec.name;
       if (op.kind == Kind::kAllocate) {
         state_.SetStatus(op.task, Status::kBinding);

@@ -1,7 +1,7 @@
-// Statement: what a trial does to the state, as a log that can be taken back exactly: to a checkpoint,
-// as a whole, or one eviction in the middle (a victim that turns out to fit where it was). Commit turns
-// what is left into decisions. Simulations and real placements use the same calls.
-// Threads: one, the scheduler's.
+// Statement: what a trial does to the state, as a log that can be taken back exactly: to a
+// checkpoint, as a whole, or one eviction in the middle (a victim that turns out to fit where it
+// was). Commit turns what is left into decisions. Simulations and real placements use the same
+// calls. Threads: one, the scheduler's.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,8 @@ struct Decision {
   std::string node;
   std::vector<std::string> gpu_groups;   // shared devices: their ids on the node
   std::vector<std::string> gpu_devices;  // whole devices: UUIDs, when the node has them
-  std::vector<std::pair<std::string, std::vector<ClaimDevice>>> claims;  // allocations made for the pod
+  std::vector<std::pair<std::string, std::vector<ClaimDevice>>>
+      claims;  // allocations made for the pod
   // Evictions: who asked, why (KAI's text), and how many go with it.
   std::string action, message, preemptor;
   int gang_size = 0;
@@ -40,7 +41,8 @@ class Statement {
   bool Empty() const { return ops_.empty(); }
 
   // Frees what the task holds once it is gone.
-  void Evict(TaskId task, std::string action, std::string message, std::string preemptor, int gang_size);
+  void Evict(TaskId task, std::string action, std::string message, std::string preemptor,
+             int gang_size);
   void Allocate(TaskId task, NodeId node, const std::vector<int>& groups);
   // Promises a place. A task that this statement evicted from the same node, and from the same
   // devices, is put back instead.

@@ -1,5 +1,5 @@
-// What would let a waiting pod run (scheduler/simulation.h): candidates are made from what the engine
-// knows, tried on copies, and only those that work are told.
+// What would let a waiting pod run (scheduler/simulation.h): candidates are made from what the
+// engine knows, tried on copies, and only those that work are told.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -28,7 +28,8 @@ std::string Text(double value) {
 
 class Maker {
  public:
-  Maker(const std::vector<Profile>& profiles, const Snapshot& snapshot, const PodSpec& pod, Millis now)
+  Maker(const std::vector<Profile>& profiles, const Snapshot& snapshot, const PodSpec& pod,
+        Millis now)
       : snapshot_(snapshot), pod_(pod), engine_(profiles) {
     engine_.Apply(snapshot);
     engine_.Run(now);
@@ -64,11 +65,14 @@ class Maker {
  private:
   // What the whole batch asks for, in the units of quotas.
   double Asked(int dim) const {
-    double amount = static_cast<double>(explanation_->request[static_cast<std::size_t>(dim)]) * static_cast<double>(gang_);
+    double amount = static_cast<double>(explanation_->request[static_cast<std::size_t>(dim)]) *
+                    static_cast<double>(gang_);
     return dim == kGpu ? amount / kDevice : amount;
   }
 
-  void Add(std::string change, std::function<void(Snapshot&)> apply) { list_.push_back({std::move(change), std::move(apply)}); }
+  void Add(std::string change, std::function<void(Snapshot&)> apply) {
+    list_.push_back({std::move(change), std::move(apply)});
+  }
 
   void MissingPods() {
     if (group_ == nullptr) {
@@ -82,14 +86,15 @@ class Maker {
       return;
     }
     const std::size_t missing = least - members_;
-    Add("create the " + std::to_string(missing) + " pods that its gang is waiting for", [pod = pod_, missing](Snapshot& to) {
-      for (std::size_t i = 0; i < missing && i < 10'000; ++i) {
-        PodSpec copy = pod;
-        copy.uid += "~" + std::to_string(i);
-        copy.name += "~" + std::to_string(i);
-        to.pods.push_back(std::move(copy));
-      }
-    });
+    Add("create the " + std::to_string(missing) + " pods that its gang is waiting for",
+        [pod = pod_, missing](Snapshot& to) {
+          for (std::size_t i = 0; i < missing && i < 10'000; ++i) {
+            PodSpec copy = pod;
+            copy.uid += "~" + std::to_string(i);
+            copy.name += "~" + std::to_string(i);
+            to.pods.push_back(std::move(copy));
+          }
+        });
   }
 
   void MissingQueue() {
@@ -105,7 +110,7 @@ class Maker {
   }
 
   // Raises `member` of every queue from the pod's to the root that is below what is held and asked.
-  void Raise(const char* word, double QueueQuota::* member) {
+  void Raise(const char* word, double QueueQuota::*member) {
     static constexpr const char* kNames[] = {"CPU", "memory", "GPU"};
     static constexpr const char* kUnits[] = {"m", " bytes", ""};
     std::string change;
@@ -120,8 +125,9 @@ class Maker {
         }
         const double target = std::ceil(wanted * 100) / 100;
         raised.emplace_back(view.name, dim, target);
-        change += (change.empty() ? "raise the " : " and the ") + std::string(kNames[dim]) + " " + word + " of queue " + view.name + " from " +
-                  Text(now) + kUnits[dim] + " to " + Text(target) + kUnits[dim];
+        change += (change.empty() ? "raise the " : " and the ") + std::string(kNames[dim]) + " " +
+                  word + " of queue " + view.name + " from " + Text(now) + kUnits[dim] + " to " +
+                  Text(target) + kUnits[dim];
       }
     }
     if (raised.empty()) {
@@ -141,7 +147,8 @@ class Maker {
   void QueueLimits() { Raise("limit", &QueueQuota::limit); }
   void QueueQuotas() {
     Raise("quota", &QueueQuota::quota);
-    if (list_.size() >= 2 && list_[list_.size() - 2].change.find(" limit of ") != std::string::npos) {
+    if (list_.size() >= 2 &&
+        list_[list_.size() - 2].change.find(" limit of ") != std::string::npos) {
       const Candidate limit = list_[list_.size() - 2];
       const Candidate quota = list_.back();
       Add(limit.change + ", and " + quota.change, [limit, quota](Snapshot& to) {
@@ -153,13 +160,14 @@ class Maker {
 
   // Applies `edit` to every waiting pod of the gang.
   void EditPods(std::string change, std::function<void(PodSpec&)> edit) {
-    Add(std::move(change), [uid = pod_.uid, group = pod_.group, edit = std::move(edit)](Snapshot& to) {
-      for (PodSpec& pod : to.pods) {
-        if (pod.uid == uid || (!group.empty() && pod.group == group && pod.node.empty())) {
-          edit(pod);
-        }
-      }
-    });
+    Add(std::move(change),
+        [uid = pod_.uid, group = pod_.group, edit = std::move(edit)](Snapshot& to) {
+          for (PodSpec& pod : to.pods) {
+            if (pod.uid == uid || (!group.empty() && pod.group == group && pod.node.empty())) {
+              edit(pod);
+            }
+          }
+        });
   }
 
   void Constraints() {
@@ -170,7 +178,8 @@ class Maker {
         pod.constraints.required.clear();
       });
     }
-    if (!pod_.constraints.affinity.empty() || !pod_.constraints.anti_affinity.empty() || !pod_.constraints.spread.empty()) {
+    if (!pod_.constraints.affinity.empty() || !pod_.constraints.anti_affinity.empty() ||
+        !pod_.constraints.spread.empty()) {
       EditPods("drop its pod affinity, anti-affinity and spread constraints", [](PodSpec& pod) {
         pod.constraints.affinity.clear();
         pod.constraints.anti_affinity.clear();
@@ -183,25 +192,31 @@ class Maker {
     std::string taints;
     for (const NodeSpec& node : snapshot_.nodes) {
       for (const Taint& taint : node.taints) {
-        const std::string one = taint.key + (taint.value.empty() ? "" : "=" + taint.value) + ":" + taint.effect;
-        if (taint.effect != "PreferNoSchedule" && taint.key.compare(0, 19, "node.kubernetes.io/") != 0 && taints.find(one) == std::string::npos &&
-            taints.size() < 200) {
+        const std::string one =
+            taint.key + (taint.value.empty() ? "" : "=" + taint.value) + ":" + taint.effect;
+        if (taint.effect != "PreferNoSchedule" &&
+            taint.key.compare(0, 19, "node.kubernetes.io/") != 0 &&
+            taints.find(one) == std::string::npos && taints.size() < 200) {
           taints += (taints.empty() ? "" : ", ") + one;
         }
       }
     }
     if (!taints.empty()) {
-      EditPods("let it tolerate " + taints, [](PodSpec& pod) { pod.constraints.tolerations.push_back({"", true, "", ""}); });
+      EditPods("let it tolerate " + taints, [](PodSpec& pod) {
+        pod.constraints.tolerations.push_back({"", true, "", ""});
+      });
     }
     if (group_ != nullptr && group_->root.topology && !group_->root.topology->required.empty()) {
-      Add("make its required topology level \"" + group_->root.topology->required + "\" a preferred one", [key = pod_.group](Snapshot& to) {
-        for (PodGroupSpec& group : to.groups) {
-          if (group.Key() == key) {
-            group.root.topology->preferred = std::move(group.root.topology->required);
-            group.root.topology->required.clear();
-          }
-        }
-      });
+      Add("make its required topology level \"" + group_->root.topology->required +
+              "\" a preferred one",
+          [key = pod_.group](Snapshot& to) {
+            for (PodGroupSpec& group : to.groups) {
+              if (group.Key() == key) {
+                group.root.topology->preferred = std::move(group.root.topology->required);
+                group.root.topology->required.clear();
+              }
+            }
+          });
     }
   }
 
@@ -209,7 +224,8 @@ class Maker {
     const Request& request = pod_.request;
     if (request.gpu == GpuKind::kWhole && request.gpu_count > 0) {
       for (std::int64_t count = request.gpu_count / 2; count >= 1; count /= 2) {
-        EditPods("ask for " + std::to_string(count) + " GPUs instead of " + std::to_string(request.gpu_count),
+        EditPods("ask for " + std::to_string(count) + " GPUs instead of " +
+                     std::to_string(request.gpu_count),
                  [count](PodSpec& pod) { pod.request.gpu_count = count; });
       }
       if (request.gpu_count == 1) {
@@ -219,7 +235,8 @@ class Maker {
         });
       }
     } else if (request.gpu == GpuKind::kFraction) {
-      EditPods("ask for half the fraction (gpu-fraction " + Text(request.portion / 2) + ")", [](PodSpec& pod) { pod.request.portion /= 2; });
+      EditPods("ask for half the fraction (gpu-fraction " + Text(request.portion / 2) + ")",
+               [](PodSpec& pod) { pod.request.portion /= 2; });
     }
     if (request.cpu > 0 && request.gpu_count == 0) {
       EditPods("ask for " + std::to_string(request.cpu / 2) + "m CPU and half the memory",
@@ -234,14 +251,16 @@ class Maker {
     if (group_ == nullptr) {
       return;
     }
-    if (group_->preemptibility == "non-preemptible" || (group_->preemptibility.empty() && group_->priority >= 100)) {
-      Add("make it preemptible (label kai.scheduler/preemptibility: preemptible)", [key = pod_.group](Snapshot& to) {
-        for (PodGroupSpec& group : to.groups) {
-          if (group.Key() == key) {
-            group.preemptibility = "preemptible";
-          }
-        }
-      });
+    if (group_->preemptibility == "non-preemptible" ||
+        (group_->preemptibility.empty() && group_->priority >= 100)) {
+      Add("make it preemptible (label kai.scheduler/preemptibility: preemptible)",
+          [key = pod_.group](Snapshot& to) {
+            for (PodGroupSpec& group : to.groups) {
+              if (group.Key() == key) {
+                group.preemptibility = "preemptible";
+              }
+            }
+          });
     }
     int highest = group_->priority;
     for (const PodGroupSpec& other : snapshot_.groups) {
@@ -250,14 +269,18 @@ class Maker {
     // A preemptible victim has less than 100.
     const int wanted = std::min(highest + 1, 125);
     if (wanted > group_->priority) {
-      Add("raise its priority from " + std::to_string(group_->priority) + " to " + std::to_string(wanted), [key = pod_.group, wanted](Snapshot& to) {
-        for (PodGroupSpec& group : to.groups) {
-          if (group.Key() == key) {
-            group.preemptibility = group.preemptibility.empty() && group.priority < 100 ? "preemptible" : group.preemptibility;
-            group.priority = wanted;
-          }
-        }
-      });
+      Add("raise its priority from " + std::to_string(group_->priority) + " to " +
+              std::to_string(wanted),
+          [key = pod_.group, wanted](Snapshot& to) {
+            for (PodGroupSpec& group : to.groups) {
+              if (group.Key() == key) {
+                group.preemptibility = group.preemptibility.empty() && group.priority < 100
+                                           ? "preemptible"
+                                           : group.preemptibility;
+                group.priority = wanted;
+              }
+            }
+          });
     }
   }
 
@@ -273,13 +296,16 @@ class Maker {
     };
     std::map<std::string, std::vector<const PodSpec*>> on;
     for (const PodSpec& pod : snapshot_.pods) {
-      if (!pod.node.empty() && (pod_.request.gpu_count == 0 || pod.request.gpu_count > 0)) {  // who frees nothing stays
+      if (!pod.node.empty() &&
+          (pod_.request.gpu_count == 0 || pod.request.gpu_count > 0)) {  // who frees nothing stays
         on[pod.node].push_back(&pod);
       }
     }
     std::vector<std::vector<const PodSpec*>> sets;
     for (auto& [node, pods] : on) {
-      std::stable_sort(pods.begin(), pods.end(), [&](const PodSpec* a, const PodSpec* b) { return priority(*a) < priority(*b); });
+      std::stable_sort(pods.begin(), pods.end(), [&](const PodSpec* a, const PodSpec* b) {
+        return priority(*a) < priority(*b);
+      });
       std::int64_t wanted = std::max<std::int64_t>(pod_.request.gpu_count, 1);
       for (const Explanation::NodeRow& row : explanation_->nodes) {
         wanted -= row.node == node && pod_.request.gpu_count > 0 ? row.idle[kGpu] / kDevice : 0;
@@ -296,7 +322,8 @@ class Maker {
         sets.push_back(std::move(leave));
       }
     }
-    std::stable_sort(sets.begin(), sets.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); });
+    std::stable_sort(sets.begin(), sets.end(),
+                     [](const auto& a, const auto& b) { return a.size() < b.size(); });
     for (std::size_t i = 0; i < sets.size() && i < 2; ++i) {
       std::string names;
       std::vector<std::string> uids;
@@ -305,7 +332,9 @@ class Maker {
         uids.push_back(pod->uid);
       }
       Add("let " + names + " end (node " + sets[i][0]->node + ")", [uids](Snapshot& to) {
-        std::erase_if(to.pods, [&](const PodSpec& pod) { return std::find(uids.begin(), uids.end(), pod.uid) != uids.end(); });
+        std::erase_if(to.pods, [&](const PodSpec& pod) {
+          return std::find(uids.begin(), uids.end(), pod.uid) != uids.end();
+        });
       });
     }
   }
@@ -322,18 +351,20 @@ class Maker {
       return;
     }
     for (int count : {1, 4}) {
-      Add("add " + std::to_string(count) + (count == 1 ? " node like " : " nodes like ") + model->name, [node = *model, count](Snapshot& to) {
-        for (int i = 0; i < count; ++i) {
-          NodeSpec copy = node;
-          copy.name += "~new" + std::to_string(i);
-          copy.taints.clear();
-          for (GpuDevice& device : copy.devices) {
-            device.uuid += "~new" + std::to_string(i);
-            device.free_bytes = device.memory_bytes;
-          }
-          to.nodes.push_back(std::move(copy));
-        }
-      });
+      Add("add " + std::to_string(count) + (count == 1 ? " node like " : " nodes like ") +
+              model->name,
+          [node = *model, count](Snapshot& to) {
+            for (int i = 0; i < count; ++i) {
+              NodeSpec copy = node;
+              copy.name += "~new" + std::to_string(i);
+              copy.taints.clear();
+              for (GpuDevice& device : copy.devices) {
+                device.uuid += "~new" + std::to_string(i);
+                device.free_bytes = device.memory_bytes;
+              }
+              to.nodes.push_back(std::move(copy));
+            }
+          });
     }
   }
 
@@ -349,16 +380,20 @@ class Maker {
 std::string OutcomeText(const std::string& node, const SimulationResult& result) {
   std::string text = "it runs on node " + node;
   if (!result.evicted.empty()) {
-    text += " after " + std::to_string(result.evicted.size()) + (result.evicted.size() == 1 ? " pod is" : " pods are") + " evicted (" +
-            result.evicted[0].ns + "/" + result.evicted[0].name + (result.evicted.size() > 1 ? ", ..." : "") + ")";
+    text += " after " + std::to_string(result.evicted.size()) +
+            (result.evicted.size() == 1 ? " pod is" : " pods are") + " evicted (" +
+            result.evicted[0].ns + "/" + result.evicted[0].name +
+            (result.evicted.size() > 1 ? ", ..." : "") + ")";
   }
   return text;
 }
 
 }  // namespace
 
-std::vector<Suggestion> Suggest(const std::vector<Profile>& profiles, const Snapshot& snapshot, const std::string& uid, Millis now) {
-  const auto found = std::find_if(snapshot.pods.begin(), snapshot.pods.end(), [&](const PodSpec& pod) { return pod.uid == uid; });
+std::vector<Suggestion> Suggest(const std::vector<Profile>& profiles, const Snapshot& snapshot,
+                                const std::string& uid, Millis now) {
+  const auto found = std::find_if(snapshot.pods.begin(), snapshot.pods.end(),
+                                  [&](const PodSpec& pod) { return pod.uid == uid; });
   if (found == snapshot.pods.end() || !found->node.empty()) {
     return {};
   }
@@ -374,10 +409,12 @@ std::vector<Suggestion> Suggest(const std::vector<Profile>& profiles, const Snap
     const SimulationResult result = simulation.Settle(now);
     const auto pod = simulation.engine().ExportPod(uid);
     if (pod && !pod->node.empty()) {
-      good.emplace_back(result.evicted.size(), Suggestion{candidate.change, OutcomeText(pod->node, result), true});
+      good.emplace_back(result.evicted.size(),
+                        Suggestion{candidate.change, OutcomeText(pod->node, result), true});
     }
   }
-  std::stable_sort(good.begin(), good.end(), [](const auto& a, const auto& b) { return (a.first > 0) < (b.first > 0); });
+  std::stable_sort(good.begin(), good.end(),
+                   [](const auto& a, const auto& b) { return (a.first > 0) < (b.first > 0); });
   std::vector<Suggestion> out;
   for (auto& [evictions, suggestion] : good) {
     out.push_back(std::move(suggestion));

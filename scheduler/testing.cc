@@ -28,12 +28,13 @@ std::string Digest(const State& state) {
     std::string& line = lines["node " + state.nodes[i].spec.name];
     line = Numbers(state.hot[i].idle) + Numbers(state.hot[i].releasing);
     for (const GpuGroup& group : state.nodes[i].groups) {
-      line += " " + state.group_names.Name(group.name) + ":" + std::to_string(group.active) + "/" + std::to_string(group.releasing) +
-              "/" + std::to_string(group.pipelined);
+      line += " " + state.group_names.Name(group.name) + ":" + std::to_string(group.active) + "/" +
+              std::to_string(group.releasing) + "/" + std::to_string(group.pipelined);
     }
     std::map<std::string, std::string> scalars;
     for (const NodeScalar& scalar : state.nodes[i].scalars) {
-      scalars[state.names.Name(scalar.name)] = std::to_string(scalar.idle) + "/" + std::to_string(scalar.releasing);
+      scalars[state.names.Name(scalar.name)] =
+          std::to_string(scalar.idle) + "/" + std::to_string(scalar.releasing);
     }
     for (const auto& [name, text] : scalars) {
       line += " " + name + "=" + text;
@@ -41,14 +42,15 @@ std::string Digest(const State& state) {
   }
   for (const Queue& queue : state.queues) {
     if (queue.present) {
-      lines["queue " + queue.spec.name] = Numbers(queue.allocated) + Numbers(queue.allocated_np) + Numbers(queue.request) +
-                                          Numbers(queue.share.FairShare());
+      lines["queue " + queue.spec.name] = Numbers(queue.allocated) + Numbers(queue.allocated_np) +
+                                          Numbers(queue.request) + Numbers(queue.share.FairShare());
     }
   }
   for (const auto& task : state.tasks) {
     if (task != nullptr) {
-      std::string line = std::string(StatusName(task->status)) + "@" +
-                         (task->node == kNone ? "" : state.nodes[static_cast<std::size_t>(task->node)].spec.name);
+      std::string line =
+          std::string(StatusName(task->status)) + "@" +
+          (task->node == kNone ? "" : state.nodes[static_cast<std::size_t>(task->node)].spec.name);
       for (int group : task->groups) {
         line += " " + state.group_names.Name(group);
       }
@@ -58,7 +60,8 @@ std::string Digest(const State& state) {
   for (const auto& job : state.jobs) {
     if (job != nullptr) {
       std::string& line = lines["job " + job->key];
-      line = Numbers(job->held) + std::to_string(job->pending) + "/" + std::to_string(job->active_allocated) + "/" + std::to_string(job->active_used);
+      line = Numbers(job->held) + std::to_string(job->pending) + "/" +
+             std::to_string(job->active_allocated) + "/" + std::to_string(job->active_used);
     }
   }
   std::string text;
@@ -72,7 +75,8 @@ std::string DecisionText(const CycleResult& result) {
   std::string text;
   for (const Decision& decision : result.decisions) {
     static constexpr const char* kKinds[] = {"bind", "evict", "promise"};
-    text += std::string(kKinds[static_cast<int>(decision.kind)]) + " " + decision.pod_uid + " " + decision.node;
+    text += std::string(kKinds[static_cast<int>(decision.kind)]) + " " + decision.pod_uid + " " +
+            decision.node;
     for (const std::string& group : decision.gpu_groups) {
       text += " " + group;
     }
@@ -83,12 +87,15 @@ std::string DecisionText(const CycleResult& result) {
 
 Snapshot RandomCluster(std::uint32_t seed) {
   std::mt19937 random(seed);
-  const auto pick = [&](int bound) { return static_cast<int>(random() % static_cast<std::uint32_t>(bound)); };
+  const auto pick = [&](int bound) {
+    return static_cast<int>(random() % static_cast<std::uint32_t>(bound));
+  };
   Snapshot out;
   const int nodes = 2 + pick(5);
   for (int i = 0; i < nodes; ++i) {
     out.nodes.push_back(MakeNode("n" + std::to_string(i), 1 + pick(4)));
-    out.nodes.back().labels.insert(out.nodes.back().labels.begin() + 1, {"kubernetes.io/rack", "r" + std::to_string(i / 2)});
+    out.nodes.back().labels.insert(out.nodes.back().labels.begin() + 1,
+                                   {"kubernetes.io/rack", "r" + std::to_string(i / 2)});
   }
   out.topologies.push_back({"racks", {"kubernetes.io/rack"}});
   out.queues.push_back(MakeQueue("root", "", kUnlimited));
@@ -108,7 +115,8 @@ Snapshot RandomCluster(std::uint32_t seed) {
   for (int g = 0; g < groups; ++g) {
     const int pods = 1 + pick(4);
     static constexpr int kPriorities[] = {50, 50, 75, 100, 125};
-    PodGroupSpec group = MakeGroup("g" + std::to_string(g), "q" + std::to_string(pick(4)), 1 + pick(pods), kPriorities[pick(5)]);
+    PodGroupSpec group = MakeGroup("g" + std::to_string(g), "q" + std::to_string(pick(4)),
+                                   1 + pick(pods), kPriorities[pick(5)]);
     group.created = kNow - 100'000 + g * 1000;
     if (pick(6) == 0) {
       group.root.topology = TopologyConstraint{"racks", "kubernetes.io/rack", ""};
@@ -188,7 +196,8 @@ std::string Oversubscribed(const State& state) {
         for (int group : placement.groups) {
           shared[group] += task.shape->request.gpu == GpuKind::kMemory
                                ? task.shape->request.gpu_memory_mib
-                               : static_cast<std::int64_t>(task.shape->request.portion * static_cast<double>(node.gpu_memory));
+                               : static_cast<std::int64_t>(task.shape->request.portion *
+                                                           static_cast<double>(node.gpu_memory));
         }
       }
     }
@@ -198,7 +207,8 @@ std::string Oversubscribed(const State& state) {
       }
     }
     held[kGpu] += static_cast<std::int64_t>(shared.size()) * kDevice;
-    if (held[kCpu] > node.spec.cpu || held[kMemory] > node.spec.memory || held[kGpu] > node.spec.gpus * kDevice || held[kPods] > node.spec.pods) {
+    if (held[kCpu] > node.spec.cpu || held[kMemory] > node.spec.memory ||
+        held[kGpu] > node.spec.gpus * kDevice || held[kPods] > node.spec.pods) {
       return node.spec.name;
     }
   }

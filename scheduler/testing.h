@@ -1,5 +1,5 @@
-// Helpers of the scheduler's tests: small clusters in few words, a digest of a state, random histories.
-// Threads: one.
+// Helpers of the scheduler's tests: small clusters in few words, a digest of a state, random
+// histories. Threads: one.
 #pragma once
 
 #include <cstdlib>
@@ -32,7 +32,9 @@ inline NodeSpec MakeNode(const std::string& name, int gpus, std::int64_t cpu = 6
   node.cpu = cpu;
   node.memory = INT64_C(256) << 30;
   node.gpus = gpus;
-  node.labels = {{"kubernetes.io/hostname", name}, {"nvidia.com/gpu.count", std::to_string(gpus)}, {"nvidia.com/gpu.memory", "1000"}};
+  node.labels = {{"kubernetes.io/hostname", name},
+                 {"nvidia.com/gpu.count", std::to_string(gpus)},
+                 {"nvidia.com/gpu.memory", "1000"}};
   return node;
 }
 
@@ -45,7 +47,8 @@ inline QueueSpec MakeQueue(const std::string& name, const std::string& parent, d
   return queue;
 }
 
-inline PodGroupSpec MakeGroup(const std::string& name, const std::string& queue, int minimum, int priority = 50) {
+inline PodGroupSpec MakeGroup(const std::string& name, const std::string& queue, int minimum,
+                              int priority = 50) {
   PodGroupSpec group;
   group.ns = "t";
   group.name = name;
@@ -58,7 +61,8 @@ inline PodGroupSpec MakeGroup(const std::string& name, const std::string& queue,
   return group;
 }
 
-inline PodSpec MakePod(const std::string& group, int index, int gpus, const std::string& node = "") {
+inline PodSpec MakePod(const std::string& group, int index, int gpus,
+                       const std::string& node = "") {
   PodSpec pod;
   pod.ns = "t";
   pod.name = group + "-" + std::to_string(index);

@@ -16,8 +16,9 @@ namespace {
 const std::string kRoot = "root";
 
 bool InTopology(const NodeSpec& node, const TopologySpec& spec) {
-  return std::all_of(spec.levels.begin(), spec.levels.end(),
-                     [&](const std::string& level) { return FindLabel(node.labels, level) != nullptr; });
+  return std::all_of(spec.levels.begin(), spec.levels.end(), [&](const std::string& level) {
+    return FindLabel(node.labels, level) != nullptr;
+  });
 }
 
 void AddTo(FreeAmounts* to, const FreeAmounts& what) {
@@ -51,9 +52,13 @@ LargestPod FindLargest(const State& state, const std::vector<TaskId>& tasks) {
         most = std::max(most, amount);
       }
     }
-    const double portion = request.gpu == GpuKind::kFraction ? request.portion : request.gpu_count > 0 && request.gpu == GpuKind::kWhole ? 1 : 0;
+    const double portion = request.gpu == GpuKind::kFraction ? request.portion
+                           : request.gpu_count > 0 && request.gpu == GpuKind::kWhole ? 1
+                                                                                     : 0;
     if (largest.portion != 0 && portion != 0 && largest.portion != portion) {
-      largest.error = "cannot calculate max resource for GpuResourceRequirements with different fractional portions";
+      largest.error =
+          "cannot calculate max resource for GpuResourceRequirements with different fractional "
+          "portions";
     }
     if (state.task(id).shape->gpus > gpus) {
       gpus = state.task(id).shape->gpus;
@@ -85,10 +90,15 @@ int CopiesOnNode(const State& state, NodeId id, const LargestPod& pod, int tasks
     copies = amount > 0 ? std::min(copies, have / amount) : copies;
   }
   if (pod.devices > 0) {
-    std::int64_t devices = std::max<std::int64_t>(hot.idle[kGpu] + hot.releasing[kGpu], 0) / kDevice;
-    const auto memory = static_cast<std::int64_t>(pod.portion * static_cast<double>(node.gpu_memory));
+    std::int64_t devices =
+        std::max<std::int64_t>(hot.idle[kGpu] + hot.releasing[kGpu], 0) / kDevice;
+    const auto memory =
+        static_cast<std::int64_t>(pod.portion * static_cast<double>(node.gpu_memory));
     for (const GpuGroup& group : node.groups) {
-      devices += group.active + group.pipelined > 0 && node.gpu_memory - group.active - group.pipelined >= memory ? 1 : 0;
+      devices += group.active + group.pipelined > 0 &&
+                         node.gpu_memory - group.active - group.pipelined >= memory
+                     ? 1
+                     : 0;
     }
     copies = std::min(copies, devices / pod.devices);
   }
@@ -108,7 +118,8 @@ bool Homogeneous(const State& state, const std::vector<TaskId>& tasks) {
   if (gpu != 0 && gpu != tasks.size()) {
     return false;
   }
-  return std::all_of(users.begin(), users.end(), [&](const auto& user) { return user.second % tasks.size() == 0; });
+  return std::all_of(users.begin(), users.end(),
+                     [&](const auto& user) { return user.second % tasks.size() == 0; });
 }
 
 std::int64_t Cores(std::int64_t milli) { return (milli + 999) / 1000; }
@@ -119,12 +130,14 @@ double Ratio(const FreeAmounts& asked, const FreeAmounts& free) {
   double ratio = 0;
   const auto consider = [&](std::int64_t want, std::int64_t have) {
     if (want > 0) {
-      ratio = std::max(ratio, have <= 0 ? kAbsent : static_cast<double>(want) / static_cast<double>(have));
+      ratio = std::max(ratio,
+                       have <= 0 ? kAbsent : static_cast<double>(want) / static_cast<double>(have));
     }
   };
   if (asked.fixed[kGpu] > 0) {
     const double have = static_cast<double>(free.fixed[kGpu]);
-    ratio = std::max(ratio, have == 0 ? std::numeric_limits<double>::infinity() : static_cast<double>(asked.fixed[kGpu]) / have);
+    ratio = std::max(ratio, have == 0 ? std::numeric_limits<double>::infinity()
+                                      : static_cast<double>(asked.fixed[kGpu]) / have);
   }
   consider(Cores(asked.fixed[kCpu]), Cores(free.fixed[kCpu]));
   consider(asked.fixed[kMemory], free.fixed[kMemory]);
@@ -135,14 +148,20 @@ double Ratio(const FreeAmounts& asked, const FreeAmounts& free) {
   return ratio;
 }
 
-JobFailure Shortage(const Job& job, const std::string& sub_group, const Domain& domain, const FreeAmounts& asked) {
+JobFailure Shortage(const Job& job, const std::string& sub_group, const Domain& domain,
+                    const FreeAmounts& asked) {
   std::vector<std::string> details;
   std::string message;
-  const auto lacks = [&](const std::string& title, const std::string& want, const std::string& have, const char* plural) {
-    details.push_back(domain.id + " didn't have enough resource" + plural + ": " + title + ", requested: " + want + ", available: " + have);
-    message += (message.empty() ? "" : ", ") + ("node-group(s) didn't have enough resources: " + title);
+  const auto lacks = [&](const std::string& title, const std::string& want, const std::string& have,
+                         const char* plural) {
+    details.push_back(domain.id + " didn't have enough resource" + plural + ": " + title +
+                      ", requested: " + want + ", available: " + have);
+    message +=
+        (message.empty() ? "" : ", ") + ("node-group(s) didn't have enough resources: " + title);
   };
-  const auto text = [](std::int64_t value, double unit) { return Human(static_cast<double>(value), unit); };
+  const auto text = [](std::int64_t value, double unit) {
+    return Human(static_cast<double>(value), unit);
+  };
   const Fixed& free = domain.free.fixed;
   if (asked.fixed[kGpu] > free[kGpu]) {
     lacks("GPUs", text(asked.fixed[kGpu], kDevice), text(free[kGpu], kDevice), "");
@@ -172,17 +191,20 @@ JobFailure Shortage(const Job& job, const std::string& sub_group, const Domain& 
 }
 
 // Returns true when the batch fits; else appends why.
-bool DomainFits(const Job& job, const std::string& sub_group, const Domain& domain, const FreeAmounts& asked, int count,
-                std::vector<JobFailure>* why) {
+bool DomainFits(const Job& job, const std::string& sub_group, const Domain& domain,
+                const FreeAmounts& asked, int count, std::vector<JobFailure>* why) {
   if (domain.capacity != kCapacityUnknown) {
     if (domain.capacity >= count) {
       return true;
     }
     if (why != nullptr) {
-      const std::string text = "node-group " + domain.id + " can allocate only " + std::to_string(domain.capacity) + " of " +
-                               std::to_string(count) + " required pods";
-      const std::string sub = sub_group.empty() || sub_group == "default" ? "" : "subgroup " + sub_group + ": ";
-      why->push_back({"Not enough resources for the workload", text, "<" + domain.id + ">: " + sub + text, kNone, -1});
+      const std::string text = "node-group " + domain.id + " can allocate only " +
+                               std::to_string(domain.capacity) + " of " + std::to_string(count) +
+                               " required pods";
+      const std::string sub =
+          sub_group.empty() || sub_group == "default" ? "" : "subgroup " + sub_group + ": ";
+      why->push_back({"Not enough resources for the workload", text,
+                      "<" + domain.id + ">: " + sub + text, kNone, -1});
     }
     return false;
   }
@@ -195,10 +217,10 @@ bool DomainFits(const Job& job, const std::string& sub_group, const Domain& doma
   return false;
 }
 
-std::string NoMatchText(const TopologyTree& tree, const TopologyConstraint& constraint, const Job& job,
-                        const std::string& sub_group, const std::string& suffix) {
-  std::string text = "topology " + tree.spec.name + ", requirement " + constraint.required + " couldn't be satisfied for job <" +
-                     job.ns + "/" + job.name + ">";
+std::string NoMatchText(const TopologyTree& tree, const TopologyConstraint& constraint,
+                        const Job& job, const std::string& sub_group, const std::string& suffix) {
+  std::string text = "topology " + tree.spec.name + ", requirement " + constraint.required +
+                     " couldn't be satisfied for job <" + job.ns + "/" + job.name + ">";
   if (!sub_group.empty() && sub_group != "default") {
     text += ", subgroup " + sub_group;
   }
@@ -253,7 +275,8 @@ FreeAmounts SumRequests(const State& state, const std::vector<TaskId>& tasks) {
   return sum;
 }
 
-std::string CountCapacity(State& state, TopologyTree& tree, int top, const std::vector<TaskId>& tasks) {
+std::string CountCapacity(State& state, TopologyTree& tree, int top,
+                          const std::vector<TaskId>& tasks) {
   for (Domain& domain : tree.domains) {
     domain.capacity = kCapacityUnknown;
     domain.free = FreeAmounts{};
@@ -272,7 +295,8 @@ std::string CountCapacity(State& state, TopologyTree& tree, int top, const std::
         for (const NodeScalar& scalar : state.nodes[static_cast<std::size_t>(id)].scalars) {
           domain.free.scalars[state.names.Name(scalar.name)] += scalar.idle + scalar.releasing;
         }
-        domain.capacity += count ? CopiesOnNode(state, id, largest, static_cast<int>(tasks.size())) : 0;
+        domain.capacity +=
+            count ? CopiesOnNode(state, id, largest, static_cast<int>(tasks.size())) : 0;
       }
       return;
     }
@@ -290,7 +314,8 @@ std::string CountCapacity(State& state, TopologyTree& tree, int top, const std::
 std::vector<int> RelevantLevels(const TopologyTree& tree, const TopologyConstraint& constraint,
                                 const std::string& sub_group, std::string* error) {
   if (constraint.required.empty() && constraint.preferred.empty()) {
-    *error = "no topology constraints were found for subgroup " + sub_group + ", with topology name " + tree.spec.name;
+    *error = "no topology constraints were found for subgroup " + sub_group +
+             ", with topology name " + tree.spec.name;
     return {};
   }
   std::vector<int> levels;
@@ -321,8 +346,9 @@ std::vector<int> RelevantLevels(const TopologyTree& tree, const TopologyConstrai
 }
 
 std::vector<int> AllocatableDomains(const State& state, const TopologyTree& tree, const Job& job,
-                                    const TopologyConstraint& constraint, const std::string& sub_group,
-                                    const std::vector<int>& pod_sets, const FreeAmounts& asked, int count,
+                                    const TopologyConstraint& constraint,
+                                    const std::string& sub_group, const std::vector<int>& pod_sets,
+                                    const FreeAmounts& asked, int count,
                                     std::vector<JobFailure>* failures, std::string* error) {
   const std::vector<int> levels = RelevantLevels(tree, constraint, sub_group, error);
   if (!error->empty()) {
@@ -348,7 +374,8 @@ std::vector<int> AllocatableDomains(const State& state, const TopologyTree& tree
     };
     for (const auto& [id, index] : tree.by_level[static_cast<std::size_t>(levels.back())]) {
       const auto& nodes = tree.domains[static_cast<std::size_t>(index)].nodes;
-      if (std::any_of(nodes.begin(), nodes.end(), [&](NodeId node) { return occupied.count(node) != 0; })) {
+      if (std::any_of(nodes.begin(), nodes.end(),
+                      [&](NodeId node) { return occupied.count(node) != 0; })) {
         allow(index);
       }
     }
@@ -360,14 +387,16 @@ std::vector<int> AllocatableDomains(const State& state, const TopologyTree& tree
       if (bound && allowed.count(index) == 0) {
         continue;
       }
-      if (DomainFits(job, sub_group, tree.domains[static_cast<std::size_t>(index)], asked, count, level == levels.back() ? &top : nullptr)) {
+      if (DomainFits(job, sub_group, tree.domains[static_cast<std::size_t>(index)], asked, count,
+                     level == levels.back() ? &top : nullptr)) {
         fitting.push_back(index);
       }
     }
   }
   if (fitting.empty()) {
     failures->insert(failures->end(), top.begin(), top.end());
-    failures->push_back({"PodSchedulingErrors", NoMatchText(tree, constraint, job, sub_group, ""), "", kNone, -1});
+    failures->push_back(
+        {"PodSchedulingErrors", NoMatchText(tree, constraint, job, sub_group, ""), "", kNone, -1});
   }
   return fitting;
 }
@@ -391,12 +420,14 @@ TopologyTree* TopologyCache::Find(State& state, const std::string& name) {
 namespace {
 
 // The finest domain that holds all nodes of the set, not finer than the preferred level.
-int CommonDomain(const State& state, const TopologyTree& tree, const std::vector<NodeId>& nodes, const std::string& preferred) {
+int CommonDomain(const State& state, const TopologyTree& tree, const std::vector<NodeId>& nodes,
+                 const std::string& preferred) {
   int at = 0;
   std::string path;
   for (std::size_t level = 1; level <= tree.spec.levels.size() && !nodes.empty(); ++level) {
     const std::string& key = tree.spec.levels[level - 1];
-    const std::string& value = *FindLabel(state.nodes[static_cast<std::size_t>(nodes[0])].spec.labels, key);
+    const std::string& value =
+        *FindLabel(state.nodes[static_cast<std::size_t>(nodes[0])].spec.labels, key);
     if (value.empty() || !std::all_of(nodes.begin(), nodes.end(), [&](NodeId id) {
           return *FindLabel(state.nodes[static_cast<std::size_t>(id)].spec.labels, key) == value;
         })) {
@@ -414,14 +445,17 @@ int CommonDomain(const State& state, const TopologyTree& tree, const std::vector
 // Most loaded first, below `index` down to level `deepest`.
 void SortChildren(TopologyTree& tree, int index, int deepest, const FreeAmounts& asked) {
   std::vector<int>& children = tree.domains[static_cast<std::size_t>(index)].children;
-  const auto ratio = [&](int child) { return Ratio(asked, tree.domains[static_cast<std::size_t>(child)].free); };
+  const auto ratio = [&](int child) {
+    return Ratio(asked, tree.domains[static_cast<std::size_t>(child)].free);
+  };
   std::map<int, double> ratios;
   for (int child : children) {
     ratios[child] = ratio(child);
   }
   std::sort(children.begin(), children.end(), [&](int a, int b) {
     return ratios[a] != ratios[b] ? ratios[a] > ratios[b]
-                                  : tree.domains[static_cast<std::size_t>(a)].id < tree.domains[static_cast<std::size_t>(b)].id;
+                                  : tree.domains[static_cast<std::size_t>(a)].id <
+                                        tree.domains[static_cast<std::size_t>(b)].id;
   });
   if (tree.domains[static_cast<std::size_t>(index)].level == deepest) {
     return;
@@ -469,8 +503,9 @@ int LevelIndex(const TopologyTree& tree, const std::string& name) {
 }  // namespace
 
 std::vector<std::vector<NodeId>> NodeSets(Session& session, TopologyCache& cache, Job& job,
-                                          const std::optional<TopologyConstraint>& constraint, const std::string& name,
-                                          const std::vector<int>& pod_sets, const std::vector<TaskId>& tasks,
+                                          const std::optional<TopologyConstraint>& constraint,
+                                          const std::string& name, const std::vector<int>& pod_sets,
+                                          const std::vector<TaskId>& tasks,
                                           const std::vector<NodeId>& nodes, bool report) {
   State& state = session.state;
   if (!constraint.has_value() || constraint->topology.empty() || !session.profile.topology) {
@@ -484,7 +519,8 @@ std::vector<std::vector<NodeId>> NodeSets(Session& session, TopologyCache& cache
   };
   TopologyTree* tree = cache.Find(state, constraint->topology);
   if (tree == nullptr) {
-    return fail({"PodSchedulingErrors", "Requested topology " + constraint->topology + " does not exist", "", kNone, -1});
+    return fail({"PodSchedulingErrors",
+                 "Requested topology " + constraint->topology + " does not exist", "", kNone, -1});
   }
   if (tasks.empty()) {
     return {nodes};
@@ -505,10 +541,12 @@ std::vector<std::vector<NodeId>> NodeSets(Session& session, TopologyCache& cache
   if (!DomainFits(job, name, top, asked, count, nullptr)) {
     const std::string where = common == 0 ? "the cluster" : top.id;
     return fail({"PodSchedulingErrors",
-                 NoMatchText(*tree, *constraint, job, name, "not enough resources in " + where + " to allocate the job"), "",
-                 kNone, -1});
+                 NoMatchText(*tree, *constraint, job, name,
+                             "not enough resources in " + where + " to allocate the job"),
+                 "", kNone, -1});
   }
-  const std::string& deepest = constraint->preferred.empty() ? constraint->required : constraint->preferred;
+  const std::string& deepest =
+      constraint->preferred.empty() ? constraint->required : constraint->preferred;
   if (!deepest.empty()) {
     SortChildren(*tree, common, LevelIndex(*tree, deepest), asked);
   }
@@ -526,7 +564,8 @@ std::vector<std::vector<NodeId>> NodeSets(Session& session, TopologyCache& cache
   }
   std::vector<JobFailure> failures;
   std::string error;
-  const std::vector<int> fitting = AllocatableDomains(state, *tree, job, *constraint, name, pod_sets, asked, count, &failures, &error);
+  const std::vector<int> fitting = AllocatableDomains(state, *tree, job, *constraint, name,
+                                                      pod_sets, asked, count, &failures, &error);
   if (!error.empty()) {
     return fail({"PodSchedulingErrors", error, "", kNone, -1});
   }

@@ -59,7 +59,8 @@ void UsageHistory::Advance(Millis now, const std::vector<QueueView>& queues, con
   const auto shares = Shares();
   std::erase_if(queues_, [&](const auto& entry) {
     const Row& share = shares.at(entry.first);
-    return entry.second.held == Row{} && share[0] < kForgotten && share[1] < kForgotten && share[2] < kForgotten;
+    return entry.second.held == Row{} && share[0] < kForgotten && share[1] < kForgotten &&
+           share[2] < kForgotten;
   });
 }
 

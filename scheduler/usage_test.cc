@@ -1,8 +1,9 @@
 // The usage history: what it remembers, and what it does to fair shares.
+#include "scheduler/usage.h"
+
 #include <gtest/gtest.h>
 
 #include "scheduler/testing.h"
-#include "scheduler/usage.h"
 
 namespace sublet::scheduler {
 namespace {
@@ -19,16 +20,20 @@ TEST(UsageHistoryTest, HalfAsMuchAfterAHalfLife) {
   };
   UsageHistory history(kHour);
   history.Advance(kNow, {view("a", 8), view("b", 0)}, {0, 0, 8});
-  history.Advance(kNow + kHour, {view("a", 0), view("b", 8)}, {0, 0, 8});  // a held all, then b does
+  history.Advance(kNow + kHour, {view("a", 0), view("b", 8)},
+                  {0, 0, 8});  // a held all, then b does
   EXPECT_NEAR(history.Shares().at("a")[kGpu], 1, 1e-9);
   history.Advance(kNow + 2 * kHour, {view("a", 0), view("b", 0)}, {0, 0, 8});
-  EXPECT_NEAR(history.Shares().at("a")[kGpu], 1.0 / 3, 1e-9);  // half of one hour against one hour and that half
+  EXPECT_NEAR(history.Shares().at("a")[kGpu], 1.0 / 3,
+              1e-9);  // half of one hour against one hour and that half
   EXPECT_NEAR(history.Shares().at("b")[kGpu], 2.0 / 3, 1e-9);
   EXPECT_EQ(history.Shares().at("b")[kCpu], 0);
   UsageHistory read(kHour);
   ASSERT_TRUE(read.Decode(history.Encode()));
   EXPECT_EQ(read.Shares(), history.Shares());
-  for (const char* bad : {"", "[]", "{}", R"({"at":1,"total":[1,2],"queues":{}})", R"({"at":1,"total":[1,2,-3],"queues":{}})", R"({"at":1,"total":[1,2,3],"queues":{"a":[1,"2",3]}})"}) {
+  for (const char* bad : {"", "[]", "{}", R"({"at":1,"total":[1,2],"queues":{}})",
+                          R"({"at":1,"total":[1,2,-3],"queues":{}})",
+                          R"({"at":1,"total":[1,2,3],"queues":{"a":[1,"2",3]}})"}) {
     EXPECT_FALSE(read.Decode(bad)) << bad;
   }
   EXPECT_EQ(read.Shares(), history.Shares());
@@ -69,7 +74,8 @@ TEST(UsageHistoryTest, PastUseTakesFromTheFairShare) {
     (void)engine.Run(kNow);
     std::string text;
     for (const QueueView& view : engine.Queues()) {
-      text += view.name + "=" + std::to_string(static_cast<int>(view.share.r[kGpu].fair_share)) + " ";
+      text +=
+          view.name + "=" + std::to_string(static_cast<int>(view.share.r[kGpu].fair_share)) + " ";
     }
     return text;
   };

@@ -27,8 +27,8 @@ storage::Op PutOf(const apiserver::StoredType& type, const kube::Json& object, s
   return op;
 }
 
-// metadata.managedFields of a first object, as Kubernetes has them: what the server fills in by itself
-// belongs to nobody, and a status is applied by the loop that looks after it.
+// metadata.managedFields of a first object, as Kubernetes has them: what the server fills in by
+// itself belongs to nobody, and a status is applied by the loop that looks after it.
 void TrackFirst(const apiserver::Resource& resource, WallTime now, kube::Json& object) {
   const std::string kind(kube::FindString(object, {"kind"}));
   kube::Json tracked = object;
@@ -48,18 +48,18 @@ void TrackFirst(const apiserver::Resource& resource, WallTime now, kube::Json& o
   apiserver::TrackUpdate(resource, tracked, nullptr, manager, "", now);
   if (kind == "FlowSchema" || kind == "ServiceCIDR") {
     kube::Json applied = {{"apiVersion", object["apiVersion"]},
-                                {"kind", kind},
-                                {"metadata", {{"name", object["metadata"]["name"]}}},
-                                {"status", object["status"]}};
+                          {"kind", kind},
+                          {"metadata", {{"name", object["metadata"]["name"]}}},
+                          {"status", object["status"]}};
     for (kube::Json& condition : applied["status"]["conditions"]) {
       if (kube::FindString(condition, {"reason"}).empty()) {
         kube::EraseMember(&condition, "reason");
       }
     }
-    auto merged = apiserver::ApplyConfig(
-        resource, applied, &tracked,
-        flow ? "api-priority-and-fairness-config-consumer-v1" : "kubernetes-service-cidr-controller",
-        true, "status", now);
+    auto merged = apiserver::ApplyConfig(resource, applied, &tracked,
+                                         flow ? "api-priority-and-fairness-config-consumer-v1"
+                                              : "kubernetes-service-cidr-controller",
+                                         true, "status", now);
     SUBLET_CHECK(merged.ok());
     tracked = std::move(*merged);
   }
@@ -68,8 +68,8 @@ void TrackFirst(const apiserver::Resource& resource, WallTime now, kube::Json& o
   }
 }
 
-// Service kubernetes follows the address it stands for. Nobody else may change a cluster IP, so this
-// is done where the API is not serving yet. nullopt: nothing to change.
+// Service kubernetes follows the address it stands for. Nobody else may change a cluster IP, so
+// this is done where the API is not serving yet. nullopt: nothing to change.
 std::optional<kube::Json> FollowAddress(kube::Json stored, const kube::Json& wanted) {
   const auto ip = kube::FindString(wanted, {"spec", "clusterIP"});
   if (kube::FindString(stored, {"spec", "clusterIP"}) == ip) {

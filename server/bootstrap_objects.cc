@@ -66,11 +66,10 @@ void AddLevels(std::vector<Json>& out) {
   for (const Level& level : kLevels) {
     Json response = {{"type", "Reject"}};
     if (level.queues > 0) {
-      response = {{"type", "Queue"},
-                  {"queuing",
-                   {{"queues", level.queues},
-                    {"handSize", level.hand_size},
-                    {"queueLengthLimit", 50}}}};
+      response = {
+          {"type", "Queue"},
+          {"queuing",
+           {{"queues", level.queues}, {"handSize", level.hand_size}, {"queueLengthLimit", 50}}}};
     }
     Json object = FlowObject("PriorityLevelConfiguration", level.name);
     object["spec"] = {{"type", "Limited"},
@@ -178,19 +177,19 @@ void AddSchemas(std::vector<Json>& out) {
 Json KubernetesService(const BootstrapFacts& facts) {
   Json object = Object("v1", "Service", "kubernetes", "default");
   object["metadata"]["labels"] = {{"component", "apiserver"}, {"provider", "kubernetes"}};
-  object["spec"] = {{"clusterIP", facts.service_ip},
-                    {"clusterIPs", {facts.service_ip}},
-                    {"internalTrafficPolicy", "Cluster"},
-                    {"ipFamilies", {facts.service_ip.find(':') == std::string::npos ? "IPv4"
-                                                                                    : "IPv6"}},
-                    {"ipFamilyPolicy", "SingleStack"},
-                    {"ports",
-                     {{{"name", "https"},
-                       {"port", 443},
-                       {"protocol", "TCP"},
-                       {"targetPort", facts.endpoint_port}}}},
-                    {"sessionAffinity", "None"},
-                    {"type", "ClusterIP"}};
+  object["spec"] = {
+      {"clusterIP", facts.service_ip},
+      {"clusterIPs", {facts.service_ip}},
+      {"internalTrafficPolicy", "Cluster"},
+      {"ipFamilies", {facts.service_ip.find(':') == std::string::npos ? "IPv4" : "IPv6"}},
+      {"ipFamilyPolicy", "SingleStack"},
+      {"ports",
+       {{{"name", "https"},
+         {"port", 443},
+         {"protocol", "TCP"},
+         {"targetPort", facts.endpoint_port}}}},
+      {"sessionAffinity", "None"},
+      {"type", "ClusterIP"}};
   object["status"] = {{"loadBalancer", Json::object()}};
   return object;
 }
@@ -212,8 +211,8 @@ void AddServiceRange(const BootstrapFacts& facts, std::vector<Json>& out) {
   Json address = Object("networking.k8s.io/v1", "IPAddress", facts.service_ip);
   address["metadata"]["labels"] = {{"ipaddress.kubernetes.io/ip-family", "IPv4"},
                                    {"ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io"}};
-  address["spec"] = {{"parentRef",
-                      {{"resource", "services"}, {"namespace", "default"}, {"name", "kubernetes"}}}};
+  address["spec"] = {
+      {"parentRef", {{"resource", "services"}, {"namespace", "default"}, {"name", "kubernetes"}}}};
   out.push_back(std::move(address));
 }
 
@@ -252,8 +251,8 @@ constexpr LocalGroup kLocalGroups[] = {
 void AddApiServices(std::vector<Json>& out) {
   for (const LocalGroup& local : kLocalGroups) {
     const std::string group = local.group;
-    Json object = Object("apiregistration.k8s.io/v1", "APIService",
-                         std::string(local.version) + "." + group);
+    Json object =
+        Object("apiregistration.k8s.io/v1", "APIService", std::string(local.version) + "." + group);
     object["metadata"]["labels"] = {{"kube-aggregator.kubernetes.io/automanaged", "onstart"}};
     object["spec"] = {{"version", local.version},
                       {"groupPriorityMinimum", local.group_priority},

@@ -21,8 +21,8 @@ struct ControlPlaneOptions {
   std::string data_directory;
   std::string listen_address = "127.0.0.1";
   std::uint16_t listen_port = 0;
-  // A second address at which pods reach the API (the pod network's gateway, which may appear later);
-  // "" = none.
+  // A second address at which pods reach the API (the pod network's gateway, which may appear
+  // later); "" = none.
   std::string pod_listen_address;
   std::uint16_t pod_listen_port = 0;
   std::string kubeconfig_path;  // "" = none is written
@@ -36,8 +36,8 @@ struct ControlPlaneOptions {
   std::string host_namespace;
   std::string host_kubeconfig;  // "" = $KUBECONFIG or the pod's own account
   std::string dns_listen;       // ADDRESS:PORT of the tenant's nameserver; "" = none
-  // Nothing runs beside the API server: no controllers, no scheduler, no kinds of ours. For those who
-  // bring their own, and for comparing the API with another server.
+  // Nothing runs beside the API server: no controllers, no scheduler, no kinds of ours. For those
+  // who bring their own, and for comparing the API with another server.
   bool api_only = false;
   config::TenantConfig config;
 };

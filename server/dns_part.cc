@@ -14,7 +14,8 @@ Result<std::unique_ptr<DnsPart>> DnsPart::Make(client::Client client, const std:
   const auto colon = listen.rfind(':');
   const int port = colon == std::string::npos ? 0 : std::atoi(listen.c_str() + colon + 1);
   if (port < 1 || port > 65535) {
-    return BadRequest("--dns-listen \"" + listen + "\": allowed is ADDRESS:PORT, for example "
+    return BadRequest("--dns-listen \"" + listen +
+                      "\": allowed is ADDRESS:PORT, for example "
                       "0.0.0.0:1053");
   }
   std::unique_ptr<DnsPart> part(new DnsPart(std::move(client), domain));

@@ -20,9 +20,10 @@ bool Same(const AdmissionRequest& request, std::initializer_list<std::string_vie
 
 // The annotations of the request itself; what a binding or a syncer adds later is not the user's.
 bool SameRequest(const AdmissionRequest& request) {
-  for (const std::string_view key : {gpu::kFractionAnnotation, gpu::kMemoryAnnotation, gpu::kNumDevicesAnnotation,
-                                     gpu::kContainerAnnotation, gpu::kWeightAnnotation, gpu::kRequestAnnotation,
-                                     gpu::kLimitAnnotation, gpu::kModeAnnotation}) {
+  for (const std::string_view key :
+       {gpu::kFractionAnnotation, gpu::kMemoryAnnotation, gpu::kNumDevicesAnnotation,
+        gpu::kContainerAnnotation, gpu::kWeightAnnotation, gpu::kRequestAnnotation,
+        gpu::kLimitAnnotation, gpu::kModeAnnotation}) {
     if (!Same(request, {"metadata", "annotations", key})) {
       return false;
     }
@@ -31,14 +32,16 @@ bool SameRequest(const AdmissionRequest& request) {
 }
 
 Result<void> Validate(const GpuAdmissionOptions& options, const AdmissionRequest& request) {
-  if (!request.Is("", "pods") || (!request.subresource.empty() && request.subresource != "ephemeralcontainers")) {
+  if (!request.Is("", "pods") ||
+      (!request.subresource.empty() && request.subresource != "ephemeralcontainers")) {
     return Ok();
   }
   const bool is_new = request.old_object == nullptr;
   if (is_new || !SameRequest(request)) {
     SUBLET_RETURN_IF_ERROR(gpu::CheckGpuRequest(*request.object));
   }
-  const bool is_changed = is_new || !SameRequest(request) || !Same(request, {"spec", "ephemeralContainers"}) ||
+  const bool is_changed = is_new || !SameRequest(request) ||
+                          !Same(request, {"spec", "ephemeralContainers"}) ||
                           !Same(request, {"metadata", "annotations"});
   return options.guards && is_changed ? gpu::GuardPod(*request.object, options.enforce) : Ok();
 }

@@ -9,12 +9,13 @@ namespace sublet::server {
 
 struct GpuAdmissionOptions {
   gpu::Enforce enforce = gpu::Enforce::kOn;
-  // Refuses what leads past a slice as well: for tenants. The host's own users are trusted with more.
+  // Refuses what leads past a slice as well: for tenants. The host's own users are trusted with
+  // more.
   bool guards = true;
 };
 
-// Pods on create, and on update (ephemeral containers included) when their containers, annotations or
-// labels change. Errors: Invalid and Forbidden, naming the fields.
+// Pods on create, and on update (ephemeral containers included) when their containers, annotations
+// or labels change. Errors: Invalid and Forbidden, naming the fields.
 apiserver::AdmissionPlugin GpuAdmission(const GpuAdmissionOptions& options);
 
 }  // namespace sublet::server

@@ -1,6 +1,6 @@
-// HostServices: inside a tenant, a Service's address and node ports are the host's: the host Service is
-// made while the tenant's POST is being answered (apiserver/admission/service_addresses.h).
-// Threads: any; calls run on the request pool.
+// HostServices: inside a tenant, a Service's address and node ports are the host's: the host
+// Service is made while the tenant's POST is being answered
+// (apiserver/admission/service_addresses.h). Threads: any; calls run on the request pool.
 #pragma once
 
 #include <atomic>

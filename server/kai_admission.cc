@@ -33,8 +33,8 @@ Result<void> CheckDelete(const apiserver::AdmissionEnvironment& environment,
 
 constexpr std::size_t kOwnersMax = 8;
 
-// The pod's owners as far as they can be read here, nearest first; nullopt when one of them is not of
-// a kind whose plural is known, which leaves the pod to the grouper.
+// The pod's owners as far as they can be read here, nearest first; nullopt when one of them is not
+// of a kind whose plural is known, which leaves the pod to the grouper.
 std::optional<std::vector<Json>> Owners(const apiserver::AdmissionEnvironment& environment,
                                         const Json& pod) {
   std::vector<Json> owners;
@@ -60,15 +60,15 @@ std::optional<std::vector<Json>> Owners(const apiserver::AdmissionEnvironment& e
   return owners;
 }
 
-// Needs the pod's name and UID, so it stands in validation, though it adds an annotation and a label:
-// nothing that comes later looks at these.
+// Needs the pod's name and UID, so it stands in validation, though it adds an annotation and a
+// label: nothing that comes later looks at these.
 Result<void> Group(const apiserver::AdmissionEnvironment& environment,
                    const std::vector<scheduler::Profile>& profiles, AdmissionRequest& request) {
   Json& pod = *request.object;
   const auto name = kube::FindString(pod, {"spec", "schedulerName"});
   const auto profile = std::find_if(profiles.begin(), profiles.end(), [name](const auto& each) {
-    return !each.kube && std::find(each.scheduler_names.begin(), each.scheduler_names.end(), name) !=
-                             each.scheduler_names.end();
+    return !each.kube && std::find(each.scheduler_names.begin(), each.scheduler_names.end(),
+                                   name) != each.scheduler_names.end();
   });
   if (profile == profiles.end() || !kube::FindString(pod, {"spec", "nodeName"}).empty() ||
       !kube::AnnotationOf(pod, "pod-group-name").empty() || kube::UidOf(pod).empty() ||
@@ -88,10 +88,10 @@ Result<void> Group(const apiserver::AdmissionEnvironment& environment,
     metadata["uid"] = RandomUuid();
     metadata["creationTimestamp"] = kube::FormatTime(environment.clock->Now());
     metadata["generation"] = 1;
-    request.companions->push_back(
-        CreateOp(environment, "scheduling.run.ai", "podgroups", group));
+    request.companions->push_back(CreateOp(environment, "scheduling.run.ai", "podgroups", group));
   }
-  kube::EnsureObject(&kube::EnsureObject(&pod, "metadata"), "annotations")["pod-group-name"] = plan.name;
+  kube::EnsureObject(&kube::EnsureObject(&pod, "metadata"), "annotations")["pod-group-name"] =
+      plan.name;
   if (!plan.sub_group.empty()) {
     kube::EnsureObject(&pod["metadata"], "labels")["kai.scheduler/subgroup-name"] = plan.sub_group;
   }
@@ -104,8 +104,7 @@ Result<void> Check(const apiserver::AdmissionEnvironment& environment,
     return CheckDelete(environment, request);
   }
   if (IsMain(request, "", "pods")) {
-    SUBLET_RETURN_IF_ERROR(
-        scheduler::CheckSharingRequest(*request.object, request.old_object));
+    SUBLET_RETURN_IF_ERROR(scheduler::CheckSharingRequest(*request.object, request.old_object));
     return request.operation == Operation::kCreate ? Group(environment, profiles, request) : Ok();
   }
   if (IsMain(request, "scheduling.run.ai", "queues")) {
@@ -126,15 +125,14 @@ Result<void> Check(const apiserver::AdmissionEnvironment& environment,
 
 apiserver::AdmissionPlugin KaiAdmission(const apiserver::AdmissionEnvironment& environment,
                                         std::vector<scheduler::Profile> profiles) {
-  return {.name = "KaiScheduler",
-          .operations = apiserver::Operations(
-              {Operation::kCreate, Operation::kUpdate, Operation::kDelete}),
-          .mutate = nullptr,
-          .validate =
-              [environment, profiles = std::move(profiles)](AdmissionRequest& request) {
-                return Check(environment, profiles, request);
-              },
-          .may_block = nullptr};
+  return {
+      .name = "KaiScheduler",
+      .operations =
+          apiserver::Operations({Operation::kCreate, Operation::kUpdate, Operation::kDelete}),
+      .mutate = nullptr,
+      .validate = [environment, profiles = std::move(profiles)](
+                      AdmissionRequest& request) { return Check(environment, profiles, request); },
+      .may_block = nullptr};
 }
 
 }  // namespace sublet::server

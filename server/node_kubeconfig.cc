@@ -12,7 +12,8 @@ using kube::Json;
 constexpr const char* kNetworkUser = "sublet:node-network";
 
 Json Rule(const char* group, std::initializer_list<const char*> resources) {
-  Json rule = {{"apiGroups", Json::array({group})}, {"verbs", Json::array({"get", "list", "watch"})}};
+  Json rule = {{"apiGroups", Json::array({group})},
+               {"verbs", Json::array({"get", "list", "watch"})}};
   rule["resources"] = Json::array();
   for (const char* resource : resources) {
     rule["resources"].push_back(resource);
@@ -53,7 +54,8 @@ Result<std::string> MakeNodeKubeconfig(const apiserver::CertificateAuthority& au
                                                                          {"network", &network}};
   for (const auto& [name, leaf] : users) {
     SUBLET_TRY(const apiserver::KeyPair pair, authority.Issue(*leaf, now));
-    file["contexts"].push_back({{"name", name}, {"context", {{"cluster", "host"}, {"user", name}}}});
+    file["contexts"].push_back(
+        {{"name", name}, {"context", {{"cluster", "host"}, {"user", name}}}});
     file["users"].push_back({{"name", name},
                              {"user",
                               {{"client-certificate-data", EncodeBase64(pair.certificate)},
@@ -76,7 +78,9 @@ Json NodeNetworkBinding() {
           {"kind", "ClusterRoleBinding"},
           {"metadata", Metadata()},
           {"roleRef",
-           {{"apiGroup", "rbac.authorization.k8s.io"}, {"kind", "ClusterRole"}, {"name", kNetworkUser}}},
+           {{"apiGroup", "rbac.authorization.k8s.io"},
+            {"kind", "ClusterRole"},
+            {"name", kNetworkUser}}},
           {"subjects", Json::array({{{"apiGroup", "rbac.authorization.k8s.io"},
                                      {"kind", "User"},
                                      {"name", kNetworkUser}}})}};

@@ -18,8 +18,8 @@ Result<std::string> MakeNodeKubeconfig(const apiserver::CertificateAuthority& au
                                        const std::string& server, const std::string& node_name,
                                        WallTime now);
 
-// ClusterRole and ClusterRoleBinding of sublet:node-network, as manifests/host/node-network.yaml has
-// them for other API servers.
+// ClusterRole and ClusterRoleBinding of sublet:node-network, as manifests/host/node-network.yaml
+// has them for other API servers.
 kube::Json NodeNetworkRole();
 kube::Json NodeNetworkBinding();
 

@@ -12,7 +12,8 @@ Result<void> Put(const client::Client& client, const kube::GroupVersionResource&
                  const Json& object) {
   auto created = client.Create({resource, "default", "", ""}, object);
   if (!created.ok() && created.error().Is(Reason::kAlreadyExists)) {
-    created = client.Patch({resource, "default", "kubernetes", ""}, client::PatchType::kMerge, object);
+    created =
+        client.Patch({resource, "default", "kubernetes", ""}, client::PatchType::kMerge, object);
   }
   if (!created.ok()) {
     return std::move(created).error();
@@ -24,16 +25,15 @@ Result<void> Put(const client::Client& client, const kube::GroupVersionResource&
 
 Result<void> PublishOwnEndpoints(const client::Client& client, const std::string& ip, int port) {
   const Json ports = Json::array({{{"name", "https"}, {"port", port}, {"protocol", "TCP"}}});
-  SUBLET_RETURN_IF_ERROR(
-      Put(client, {"", "v1", "endpoints"},
-          {{"apiVersion", "v1"},
-           {"kind", "Endpoints"},
-           {"metadata",
-            {{"name", "kubernetes"},
-             {"namespace", "default"},
-             {"labels", {{"endpointslice.kubernetes.io/skip-mirror", "true"}}}}},
-           {"subsets",
-            Json::array({{{"addresses", Json::array({{{"ip", ip}}})}, {"ports", ports}}})}}));
+  SUBLET_RETURN_IF_ERROR(Put(client, {"", "v1", "endpoints"},
+                             {{"apiVersion", "v1"},
+                              {"kind", "Endpoints"},
+                              {"metadata",
+                               {{"name", "kubernetes"},
+                                {"namespace", "default"},
+                                {"labels", {{"endpointslice.kubernetes.io/skip-mirror", "true"}}}}},
+                              {"subsets", Json::array({{{"addresses", Json::array({{{"ip", ip}}})},
+                                                        {"ports", ports}}})}}));
   return Put(client, {"discovery.k8s.io", "v1", "endpointslices"},
              {{"apiVersion", "discovery.k8s.io/v1"},
               {"kind", "EndpointSlice"},

@@ -17,10 +17,11 @@ std::string HostServiceAddress(const ControlPlaneOptions& options) {
   if (!client.ok()) {
     return "";
   }
-  const auto service = client->WithTimeout(std::chrono::seconds(2))
-                           .Get({{"", "v1", "services"}, options.host_namespace, options.tenant, ""});
-  const std::string address(
-      service.ok() ? kube::FindString(*service, {"spec", "clusterIP"}) : std::string_view());
+  const auto service =
+      client->WithTimeout(std::chrono::seconds(2))
+          .Get({{"", "v1", "services"}, options.host_namespace, options.tenant, ""});
+  const std::string address(service.ok() ? kube::FindString(*service, {"spec", "clusterIP"})
+                                         : std::string_view());
   return address == "None" ? "" : address;
 }
 
@@ -42,8 +43,7 @@ Result<void> Parts::MakeTenant(const PartsContext& context) {
     return std::move(host).error().Prefixed("the connection to the host of --tenant " +
                                             options.tenant);
   }
-  const std::string server =
-      "https://" + options.tenant + "." + options.host_namespace + ".svc";
+  const std::string server = "https://" + options.tenant + "." + options.host_namespace + ".svc";
   TenantPartOptions tenant{
       options.tenant,
       options.host_namespace,
@@ -60,8 +60,8 @@ Result<void> Parts::MakeTenant(const PartsContext& context) {
 
 void Parts::MakeControllers(const PartsContext& context) {
   controllers::Settings settings;
-  settings.role = context.options.role == Role::kHost ? controllers::Role::kHost
-                                                      : controllers::Role::kTenant;
+  settings.role =
+      context.options.role == Role::kHost ? controllers::Role::kHost : controllers::Role::kTenant;
   settings.root_ca_pem = context.authority_certificate;
   if (context.options.role == Role::kHost) {
     settings.local_volume_root = context.options.data_directory + "/volumes";
@@ -93,8 +93,9 @@ Result<void> Parts::MakeDns(const PartsContext& context) {
   if (context.options.dns_listen.empty()) {
     return {};
   }
-  SUBLET_TRY(dns_, DnsPart::Make(client::Client(context.loopback("system:sublet:dns"), "sublet-dns"),
-                                 context.options.dns_listen, context.options.config.cluster_domain));
+  SUBLET_TRY(dns_,
+             DnsPart::Make(client::Client(context.loopback("system:sublet:dns"), "sublet-dns"),
+                           context.options.dns_listen, context.options.config.cluster_domain));
   return {};
 }
 

@@ -1,8 +1,7 @@
-// Parts: what runs beside the API server in one process, started in order when it serves and stopped
-// in reverse: the tenant's syncer, the controllers, the scheduler, the tenant's nameserver. Each is an
-// ordinary client over the loopback.
-// Adding one: a member, a line in Start, a line in Stop.
-// Threads: Make, Start and Stop one at a time.
+// Parts: what runs beside the API server in one process, started in order when it serves and
+// stopped in reverse: the tenant's syncer, the controllers, the scheduler, the tenant's nameserver.
+// Each is an ordinary client over the loopback. Adding one: a member, a line in Start, a line in
+// Stop. Threads: Make, Start and Stop one at a time.
 #pragma once
 
 #include <functional>
@@ -29,8 +28,8 @@ struct PartsContext {
   std::function<std::shared_ptr<client::Transport>(const std::string& user)> loopback;
 };
 
-// The ClusterIP of the tenant's own Service on its host: its pods know the API by it. Waits up to two
-// seconds for the host; "" = not known.
+// The ClusterIP of the tenant's own Service on its host: its pods know the API by it. Waits up to
+// two seconds for the host; "" = not known.
 std::string HostServiceAddress(const ControlPlaneOptions& options);
 
 class Parts {

@@ -83,8 +83,8 @@ Result<std::unique_ptr<SchedulerPart>> SchedulerPart::Make(SchedulerPartOptions 
       new SchedulerPart(std::move(options), std::move(profiles), clock));
 }
 
-SchedulerPart::SchedulerPart(SchedulerPartOptions options,
-                             std::vector<scheduler::Profile> profiles, const Clock& clock)
+SchedulerPart::SchedulerPart(SchedulerPartOptions options, std::vector<scheduler::Profile> profiles,
+                             const Clock& clock)
     : options_(std::move(options)), profiles_(std::move(profiles)), clock_(clock) {}
 
 SchedulerPart::~SchedulerPart() { Stop(); }

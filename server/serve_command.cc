@@ -97,8 +97,7 @@ int ParseFlags(int argc, char** argv, Flags* flags, ControlPlaneOptions* options
     return Refuse("--pod-listen \"" + flags->pod_listen + "\": allowed is ADDRESS:PORT");
   }
   if (const auto equals = flags->node_kubeconfig.find('='); !flags->node_kubeconfig.empty()) {
-    if (equals == 0 || equals == std::string::npos ||
-        equals + 1 == flags->node_kubeconfig.size()) {
+    if (equals == 0 || equals == std::string::npos || equals + 1 == flags->node_kubeconfig.size()) {
       return Refuse("--write-node-kubeconfig \"" + flags->node_kubeconfig +
                     "\": allowed is NODE=FILE");
     }
@@ -200,10 +199,9 @@ int RunServe(int argc, char** argv) {
     std::fprintf(stderr, "sublet serve: %s\n", opened.error().message().c_str());
     return opened.error().Is(Reason::kBadRequest) ? kUsage : 1;
   }
-  std::printf("sublet serves %s from %s%s%s\n", (*opened)->url().c_str(),
-              options.data_directory.c_str(),
-              options.kubeconfig_path.empty() ? "" : ", kubeconfig ",
-              options.kubeconfig_path.c_str());
+  std::printf(
+      "sublet serves %s from %s%s%s\n", (*opened)->url().c_str(), options.data_directory.c_str(),
+      options.kubeconfig_path.empty() ? "" : ", kubeconfig ", options.kubeconfig_path.c_str());
   std::fflush(stdout);
   const int signal_number = WaitForSignal(signals);
   log::Info("stopping", {{"signal", signal_number}});

@@ -180,12 +180,12 @@ TEST_F(ServerTest, EverybodyGetsTheirOwnRights) {
   const Json extra = Json::parse(who.body)["status"]["userInfo"]["extra"];
   EXPECT_EQ(extra["authentication.kubernetes.io/credential-id"][0].get<std::string>().size(),
             std::string_view("X509SHA256=").size() + 64);
-  const auto bad_token =
-      anonymous->Call("GET", "/version", "Authorization: Bearer wrong\r\n");
+  const auto bad_token = anonymous->Call("GET", "/version", "Authorization: Bearer wrong\r\n");
   EXPECT_EQ(bad_token.code, 401);
-  EXPECT_EQ(bad_token.body, "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":"
-                            "\"Failure\",\"message\":\"Unauthorized\",\"reason\":\"Unauthorized\","
-                            "\"code\":401}\n");
+  EXPECT_EQ(bad_token.body,
+            "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":"
+            "\"Failure\",\"message\":\"Unauthorized\",\"reason\":\"Unauthorized\","
+            "\"code\":401}\n");
   const auto listed = Admin("GET", "/api/v1/namespaces");
   EXPECT_EQ(listed.code, 200);
   EXPECT_EQ(listed.headers.at("cache-control"), "no-cache, private");
@@ -197,16 +197,13 @@ TEST_F(ServerTest, EverybodyGetsTheirOwnRights) {
 
 TEST_F(ServerTest, ABindingCountsForTheNextRequest) {
   EXPECT_EQ(As("jane", "GET", "/api/v1/namespaces/default/pods").code, 403);
-  const auto bound = Admin("POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings",
-                           {{"metadata", {{"name", "jane"}}},
-                            {"roleRef",
-                             {{"apiGroup", "rbac.authorization.k8s.io"},
-                              {"kind", "ClusterRole"},
-                              {"name", "admin"}}},
-                            {"subjects",
-                             {{{"apiGroup", "rbac.authorization.k8s.io"},
-                               {"kind", "User"},
-                               {"name", "jane"}}}}});
+  const auto bound = Admin(
+      "POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings",
+      {{"metadata", {{"name", "jane"}}},
+       {"roleRef",
+        {{"apiGroup", "rbac.authorization.k8s.io"}, {"kind", "ClusterRole"}, {"name", "admin"}}},
+       {"subjects",
+        {{{"apiGroup", "rbac.authorization.k8s.io"}, {"kind", "User"}, {"name", "jane"}}}}});
   ASSERT_EQ(bound.code, 201) << bound.body;
   EXPECT_EQ(As("jane", "GET", "/api/v1/namespaces/default/pods").code, 200);
   EXPECT_EQ(As("jane", "GET", "/api/v1/namespaces/kube-system/pods").code, 403);
@@ -215,11 +212,12 @@ TEST_F(ServerTest, ABindingCountsForTheNextRequest) {
          {{"metadata", {{"name", "big"}}},
           {"rules", {{{"verbs", {"*"}}, {"apiGroups", {"*"}}, {"resources", {"*"}}}}}});
   EXPECT_EQ(escalation.code, 403);
-  EXPECT_THAT(escalation.body, HasSubstr("attempting to grant RBAC permissions not currently held"));
-  ASSERT_EQ(Admin("DELETE",
-                  "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings/jane")
-                .code,
-            200);
+  EXPECT_THAT(escalation.body,
+              HasSubstr("attempting to grant RBAC permissions not currently held"));
+  ASSERT_EQ(
+      Admin("DELETE", "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings/jane")
+          .code,
+      200);
   EXPECT_EQ(As("jane", "GET", "/api/v1/namespaces/default/pods").code, 403);
 }
 
@@ -232,8 +230,8 @@ TEST_F(ServerTest, AServiceAccountTokenLivesAsLongAsItsAccount) {
   EXPECT_EQ(who.code, 201) << who.body;
   EXPECT_EQ(Json::parse(who.body)["status"]["userInfo"]["username"],
             "system:serviceaccount:default:app");
-  const auto review = Admin("POST", "/apis/authentication.k8s.io/v1/tokenreviews",
-                            {{"spec", {{"token", token}}}});
+  const auto review =
+      Admin("POST", "/apis/authentication.k8s.io/v1/tokenreviews", {{"spec", {{"token", token}}}});
   EXPECT_EQ(Json::parse(review.body)["status"]["authenticated"], true) << review.body;
   EXPECT_EQ(Connect(false)->Call("GET", "/openid/v1/jwks", header).code, 200);
   ASSERT_EQ(Admin("DELETE", "/api/v1/namespaces/default/serviceaccounts/app").code, 200);
@@ -282,8 +280,7 @@ TEST_F(ServerTest, TheLoopbackTakesTheSameWay) {
   const auto event = (*watch)->Next(After(std::chrono::seconds(10)));
   ASSERT_TRUE(event.ok() && event->has_value());
   EXPECT_EQ(kube::FindString(*(*event)->object, {"metadata", "name"}), "a");
-  EXPECT_EQ((*watch)->Next(After(std::chrono::milliseconds(1))).error().reason(),
-            Reason::kTimeout);
+  EXPECT_EQ((*watch)->Next(After(std::chrono::milliseconds(1))).error().reason(), Reason::kTimeout);
   (*watch)->Close();
   EXPECT_FALSE((*watch)->Next(After(std::chrono::seconds(1)))->has_value());
   const auto refused = admin.As("nobody", {}).List(maps);
@@ -316,10 +313,10 @@ class FakeKubelet final : public apiserver::Handler {
         request->path + "?" + request->raw_query + " by " + request->tls_common_name;
     if (!request->Header("upgrade").empty()) {
       response.code = 101;
-      response.headers = {{"Connection", "Upgrade"},
-                          {"Upgrade", std::string(request->Header("upgrade"))},
-                          {"X-Stream-Protocol-Version",
-                           std::string(request->Header("x-stream-protocol-version"))}};
+      response.headers = {
+          {"Connection", "Upgrade"},
+          {"Upgrade", std::string(request->Header("upgrade"))},
+          {"X-Stream-Protocol-Version", std::string(request->Header("x-stream-protocol-version"))}};
       responder->SendUpgrade(std::move(response), {[seen](apiserver::RawConnection& connection) {
                                static_cast<void>(connection.Write(seen + "\n"));
                                char data[256];
@@ -368,9 +365,10 @@ constexpr char kUpgrade[] =
 
 TEST_F(TunnelTest, ExecIsLedToTheKubeletAndBytesPassUnread) {
   auto client = Connect(true);
-  ASSERT_TRUE(client->Send("POST /api/v1/namespaces/default/pods/p/exec?command=sh&command=-c%20x"
-                           "&stdin=true&stdout=true&tty=true HTTP/1.1\r\nHost: a\r\n" +
-                           std::string(kUpgrade) + "\r\n"));
+  ASSERT_TRUE(
+      client->Send("POST /api/v1/namespaces/default/pods/p/exec?command=sh&command=-c%20x"
+                   "&stdin=true&stdout=true&tty=true HTTP/1.1\r\nHost: a\r\n" +
+                   std::string(kUpgrade) + "\r\n"));
   const auto head = client->ReadHead();
   EXPECT_EQ(head.code, 101);
   EXPECT_EQ(head.headers.at("upgrade"), "SPDY/3.1");
@@ -385,27 +383,23 @@ TEST_F(TunnelTest, ExecIsLedToTheKubeletAndBytesPassUnread) {
 }
 
 TEST_F(TunnelTest, WhoMayOnlyGetMayNotExecOverWebSocket) {
-  ASSERT_EQ(Admin("POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles",
-                  {{"metadata", {{"name", "r"}}},
-                   {"rules",
-                    {{{"verbs", {"get"}}, {"apiGroups", {""}}, {"resources", {"pods/exec"}}}}}})
-                .code,
-            201);
-  ASSERT_EQ(Admin("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
-                  {{"metadata", {{"name", "r"}}},
-                   {"roleRef",
-                    {{"apiGroup", "rbac.authorization.k8s.io"},
-                     {"kind", "ClusterRole"},
-                     {"name", "r"}}},
-                   {"subjects",
-                    {{{"apiGroup", "rbac.authorization.k8s.io"},
-                      {"kind", "User"},
-                      {"name", "jane"}}}}})
-                .code,
-            201);
-  const auto refused =
-      Admin("GET", "/api/v1/namespaces/default/pods/p/exec?command=x", nullptr,
-            std::string("Impersonate-User: jane\r\n") + kUpgrade);
+  ASSERT_EQ(
+      Admin("POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+            {{"metadata", {{"name", "r"}}},
+             {"rules", {{{"verbs", {"get"}}, {"apiGroups", {""}}, {"resources", {"pods/exec"}}}}}})
+          .code,
+      201);
+  ASSERT_EQ(
+      Admin("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+            {{"metadata", {{"name", "r"}}},
+             {"roleRef",
+              {{"apiGroup", "rbac.authorization.k8s.io"}, {"kind", "ClusterRole"}, {"name", "r"}}},
+             {"subjects",
+              {{{"apiGroup", "rbac.authorization.k8s.io"}, {"kind", "User"}, {"name", "jane"}}}}})
+          .code,
+      201);
+  const auto refused = Admin("GET", "/api/v1/namespaces/default/pods/p/exec?command=x", nullptr,
+                             std::string("Impersonate-User: jane\r\n") + kUpgrade);
   EXPECT_EQ(refused.code, 403);
   EXPECT_THAT(refused.body, HasSubstr("cannot create resource \\\"pods/exec\\\""));
 }
@@ -442,7 +436,8 @@ TEST_F(TunnelTest, NodesAreProxiedAndTheApiServerIsNotReachedThroughAPod) {
               HasSubstr("no endpoints available for service \\\"kubernetes:https\\\""));
 }
 
-// Rows 33, 34 and 36 of the hostile cases: the answer names the field, and without it the pod is made.
+// Rows 33, 34 and 36 of the hostile cases: the answer names the field, and without it the pod is
+// made.
 TEST_F(ServerTest, GpuRequestsAndWhatLeadsPastASliceAreRefusedByTheirField) {
   MakeAccount("default");
   const auto make = [&](const Json& annotations, const Json& env) {
@@ -458,7 +453,8 @@ TEST_F(ServerTest, GpuRequestsAndWhatLeadsPastASliceAreRefusedByTheirField) {
   const Json preload = {{{"name", "LD_PRELOAD"}, {"value", "/x.so"}}};
   const Json all = {{{"name", "NVIDIA_VISIBLE_DEVICES"}, {"value", "all"}}};
   EXPECT_EQ(make(half, Json::array()), "201 ");
-  EXPECT_EQ(make({{"gpu-fraction", "NaN"}}, Json::array()), "422 metadata.annotations[gpu-fraction]");
+  EXPECT_EQ(make({{"gpu-fraction", "NaN"}}, Json::array()),
+            "422 metadata.annotations[gpu-fraction]");
   EXPECT_EQ(make({{"gpu-memory", "-1"}}, Json::array()), "422 metadata.annotations[gpu-memory]");
   EXPECT_EQ(make(half, preload), "403 spec.containers[0].env[0].name");
   EXPECT_EQ(make(Json::object(), preload), "201 ");

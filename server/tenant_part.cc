@@ -62,8 +62,8 @@ Result<std::unique_ptr<TenantPart>> TenantPart::Make(TenantPartOptions options,
       new TenantPart(std::move(options), std::move(host), store, clock));
 }
 
-TenantPart::TenantPart(TenantPartOptions options, client::Client host_client,
-                       storage::Store& store, const Clock& clock)
+TenantPart::TenantPart(TenantPartOptions options, client::Client host_client, storage::Store& store,
+                       const Clock& clock)
     : options_(std::move(options)), host_client_(std::move(host_client)), facts_(store) {
   syncer_ = std::make_unique<syncer::Syncer>(
       syncer::SyncerOptions{{options_.tenant, options_.host_namespace},
@@ -97,8 +97,8 @@ void TenantPart::Stop() {
 }
 
 Result<void> TenantPart::WriteAccess() {
-  const client::Target target{{"", "v1", "secrets"}, options_.host_namespace,
-                              "sublet-" + options_.tenant, ""};
+  const client::Target target{
+      {"", "v1", "secrets"}, options_.host_namespace, "sublet-" + options_.tenant, ""};
   const Json secret = {{"apiVersion", "v1"},
                        {"kind", "Secret"},
                        {"type", "Opaque"},

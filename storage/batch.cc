@@ -27,15 +27,9 @@ TxnResult Batch::Apply(std::vector<Op> ops, std::int64_t now_unix) {
   RowId row = FirstRow(revision_ + 1);
   for (Op& op : ops) {
     switch (op.kind) {
-      case Op::Kind::kPut:
-        Put(op, row++, now_unix, result);
-        break;
-      case Op::Kind::kDelete:
-        row += Delete(op, row, result) ? 1 : 0;
-        break;
-      case Op::Kind::kCheck:
-        result.values.push_back(nullptr);
-        break;
+      case Op::Kind::kPut: Put(op, row++, now_unix, result); break;
+      case Op::Kind::kDelete: row += Delete(op, row, result) ? 1 : 0; break;
+      case Op::Kind::kCheck: result.values.push_back(nullptr); break;
     }
   }
   // What changed nothing takes no revision.

@@ -21,14 +21,10 @@ EntryRef MakeTestEntry(const std::string& key, RowId row) {
 std::string PickKey(std::mt19937& random) {
   const std::string number = std::to_string(random() % 750);
   switch (random() % 4) {
-    case 0:
-      return "k" + number;
-    case 1:
-      return "/registry/pods/default/some-long-name-" + number;
-    case 2:
-      return "/registry/pods/" + std::string(random() % 12, 'x') + number.substr(0, 1);
-    default:
-      return "k" + std::string(random() % 20, '\0') + number;
+    case 0: return "k" + number;
+    case 1: return "/registry/pods/default/some-long-name-" + number;
+    case 2: return "/registry/pods/" + std::string(random() % 12, 'x') + number.substr(0, 1);
+    default: return "k" + std::string(random() % 20, '\0') + number;
   }
 }
 

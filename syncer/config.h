@@ -27,7 +27,8 @@ struct SyncConfig {
   bool service_accounts = false;
   bool ingresses = false;
   bool network_policies = false;
-  bool network_policy = false;  // policies.networkPolicy: the tenant's own may not open its namespace
+  bool network_policy =
+      false;  // policies.networkPolicy: the tenant's own may not open its namespace
   bool pod_disruption_budgets = false;
   bool priority_classes_to_host = false;
   bool priority_classes_from_host = false;

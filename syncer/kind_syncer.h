@@ -34,13 +34,13 @@ struct SyncContext {
   // The tenant's Service on the host: owner of synced objects when config.set_owner. Null until
   // known.
   kube::Json owner_reference;
-  std::string api_address;  // its ClusterIP
-  std::string dns_address;  // the tenant's nameserver
+  std::string api_address;           // its ClusterIP
+  std::string dns_address;           // the tenant's nameserver
   bool host_has_gpu = false;         // the host serves GpuSlice and GpuNode
   bool host_has_node_usage = false;  // and NodeUsage
 
-  // The host informer of a resource: the tenant's own objects only, in its namespace unless the kind
-  // has none.
+  // The host informer of a resource: the tenant's own objects only, in its namespace unless the
+  // kind has none.
   client::Informer& HostInformer(std::string_view group, std::string_view version,
                                  std::string_view resource, std::string_view kind,
                                  bool cluster_scoped = false);

@@ -47,8 +47,8 @@ Result<std::string> NameMapping::Claim(std::string_view kind, const kube::Object
     const std::pair<std::string, std::string> host{std::string(formula), id.first};
     if (const auto taken = by_host_.find(host); taken != by_host_.end()) {
       return Status(Reason::kForbidden, "its name on the host would be the same as that of " +
-                                           std::string(kind) + " " + taken->second.Text() +
-                                           "; rename one of them");
+                                            std::string(kind) + " " + taken->second.Text() +
+                                            "; rename one of them");
     }
     by_host_[host] = key;
     by_virtual_[id] = {host.first, ""};

@@ -40,11 +40,16 @@ std::string Base36(std::array<unsigned char, SHA256_DIGEST_LENGTH> number) {
 }
 
 // Prefixes that many charts use and that nothing on a host acts upon by itself.
-constexpr std::array<std::string_view, 10> kTravellingPrefixes = {
-    "app.kubernetes.io/",  "batch.kubernetes.io/", "apps.kubernetes.io/",
-    "statefulset.kubernetes.io/", "helm.sh/",      "kai.scheduler/",
-    "run.ai/",             "leaderworkerset.sigs.k8s.io/", "ray.io/",
-    "training.kubeflow.org/"};
+constexpr std::array<std::string_view, 10> kTravellingPrefixes = {"app.kubernetes.io/",
+                                                                  "batch.kubernetes.io/",
+                                                                  "apps.kubernetes.io/",
+                                                                  "statefulset.kubernetes.io/",
+                                                                  "helm.sh/",
+                                                                  "kai.scheduler/",
+                                                                  "run.ai/",
+                                                                  "leaderworkerset.sigs.k8s.io/",
+                                                                  "ray.io/",
+                                                                  "training.kubeflow.org/"};
 
 bool IsMarkerKey(std::string_view key) {
   return key == kLabelManagedBy || key == kLabelNamespace || key == kLabelControlledBy;

@@ -1,8 +1,8 @@
 // Names, labels and annotations on the host: pure functions from what stands in the tenant to what
-// stands in the tenant's host namespace, and the keys that mark a host object as ours.
-// Source: vCluster's translation rules (reference: names `NAME-x-NAMESPACE-x-TENANT`, 63 characters,
-// SHA-256 suffix), with our prefix `sublet.dev/` instead of `vcluster.loft.sh/`.
-// Threads: any; everything here is a pure function.
+// stands in the tenant's host namespace, and the keys that mark a host object as ours. Source:
+// vCluster's translation rules (reference: names `NAME-x-NAMESPACE-x-TENANT`, 63 characters,
+// SHA-256 suffix), with our prefix `sublet.dev/` instead of `vcluster.loft.sh/`. Threads: any;
+// everything here is a pure function.
 #pragma once
 
 #include <string>
@@ -41,7 +41,8 @@ std::string Hash10(std::string_view text);
 std::string SafeName(std::string full);
 
 // "NAME-x-NAMESPACE-x-TENANT", shortened by SafeName.
-std::string HostName(const Tenant& tenant, std::string_view name, std::string_view virtual_namespace);
+std::string HostName(const Tenant& tenant, std::string_view name,
+                     std::string_view virtual_namespace);
 // For cluster-scoped objects: "sublet-NAME-x-HOSTNAMESPACE-x-TENANT".
 std::string HostNameCluster(const Tenant& tenant, std::string_view name);
 // "v" and 13 characters of lower-case base 36 of SHA-256: for names with a tighter limit.
@@ -57,12 +58,11 @@ std::string NamespaceLabelKey(const Tenant& tenant, std::string_view key);
 // cluster-scoped objects.
 std::string ManagedByValue(const Tenant& tenant, bool cluster_scoped);
 
-// True when `key` may travel from a tenant's object to the host: unprefixed keys and the prefixes of
-// well-known application labels. Everything else could switch something on at the host (webhooks,
-// CDI devices, other schedulers). `extra` holds further allowed prefixes ("example.com/") or whole
-// keys from the configuration.
-// Differs: vCluster copies every label and annotation; host webhooks can then be triggered by a
-// tenant.
+// True when `key` may travel from a tenant's object to the host: unprefixed keys and the prefixes
+// of well-known application labels. Everything else could switch something on at the host
+// (webhooks, CDI devices, other schedulers). `extra` holds further allowed prefixes
+// ("example.com/") or whole keys from the configuration. Differs: vCluster copies every label and
+// annotation; host webhooks can then be triggered by a tenant.
 bool MayTravel(std::string_view key, const std::vector<std::string>& extra);
 
 // The labels of a host object made from those of `virtual_object`, markers included.
@@ -72,12 +72,12 @@ kube::Json HostLabels(const Tenant& tenant, const kube::Json& virtual_object,
 kube::Json HostAnnotations(const Tenant& tenant, const kube::Json& virtual_object,
                            std::string_view kind_text, std::string_view host_name,
                            const std::vector<std::string>& extra_keys);
-// Adds to `patch` (a merge patch of the host object) the removal of labels and annotations that were
-// carried earlier and are not in `wanted` any more; keys that the host added are left alone.
+// Adds to `patch` (a merge patch of the host object) the removal of labels and annotations that
+// were carried earlier and are not in `wanted` any more; keys that the host added are left alone.
 void RemoveStaleKeys(const kube::Json& host_object, const kube::Json& wanted, kube::Json* patch);
 
-// Rewrites the keys of a label selector {matchLabels, matchExpressions} by HostLabelKey and adds the
-// markers of tenant and, when not empty, of `virtual_namespace`.
+// Rewrites the keys of a label selector {matchLabels, matchExpressions} by HostLabelKey and adds
+// the markers of tenant and, when not empty, of `virtual_namespace`.
 kube::Json HostLabelSelector(const Tenant& tenant, const kube::Json& selector,
                              std::string_view virtual_namespace);
 

@@ -32,20 +32,19 @@ TEST(Names, ShortenOnlyPast63AndNeverEndAPartInADot) {
 }
 
 TEST(Names, UserLabelsStayAndMarkersOfATenantNeverArriveAsMarkers) {
-  const Json pod = {{"metadata",
-                     {{"name", "a"},
-                      {"namespace", "default"},
-                      {"uid", "u1"},
-                      {"labels",
-                       {{"app", "web"},
-                        {"release", "r1"},
-                        {"sublet.dev/managed-by", "other"},
-                        {"sidecar.istio.io/inject", "true"},
-                        {"app.kubernetes.io/name", "web"}}},
-                      {"annotations",
-                       {{"note", "x"},
-                        {"cdi.k8s.io/gpu", "all"},
-                        {"sublet.dev/object-name", "forged"}}}}}};
+  const Json pod = {
+      {"metadata",
+       {{"name", "a"},
+        {"namespace", "default"},
+        {"uid", "u1"},
+        {"labels",
+         {{"app", "web"},
+          {"release", "r1"},
+          {"sublet.dev/managed-by", "other"},
+          {"sidecar.istio.io/inject", "true"},
+          {"app.kubernetes.io/name", "web"}}},
+        {"annotations",
+         {{"note", "x"}, {"cdi.k8s.io/gpu", "all"}, {"sublet.dev/object-name", "forged"}}}}}};
   const Json labels = HostLabels(kTenant, pod, {});
   EXPECT_EQ(labels["app"], "web");
   EXPECT_EQ(labels["app.kubernetes.io/name"], "web");
@@ -55,7 +54,8 @@ TEST(Names, UserLabelsStayAndMarkersOfATenantNeverArriveAsMarkers) {
   EXPECT_FALSE(labels.contains("sidecar.istio.io/inject"));
   EXPECT_FALSE(labels.contains("release"));
 
-  const Json annotations = HostAnnotations(kTenant, pod, "/v1, Kind=Pod", "a-x-default-x-tenant-a", {});
+  const Json annotations =
+      HostAnnotations(kTenant, pod, "/v1, Kind=Pod", "a-x-default-x-tenant-a", {});
   EXPECT_EQ(annotations["note"], "x");
   EXPECT_EQ(annotations["sublet.dev/object-name"], "a");
   EXPECT_EQ(annotations["sublet.dev/object-kind"], "/v1, Kind=Pod");

@@ -1,6 +1,6 @@
 // NodeUsage (sublet.dev/v1alpha1, cluster scope, named as its Node): what is still free on a host
-// node after all pods of all tenants, without naming any of them. Published by one controller on the
-// host (controllers/node_usage_controller.h), read by every tenant's syncer.
+// node after all pods of all tenants, without naming any of them. Published by one controller on
+// the host (controllers/node_usage_controller.h), read by every tenant's syncer.
 #pragma once
 
 #include <string_view>

@@ -53,8 +53,7 @@ void Reporter::Warn(const kube::Json& object, std::string_view reason, std::stri
                   Sanitise(message, kube::NamespaceOf(object)));
 }
 
-void Reporter::Normal(const kube::Json& object, std::string_view reason,
-                      std::string_view message) {
+void Reporter::Normal(const kube::Json& object, std::string_view reason, std::string_view message) {
   recorder_.Event(client::EventTargetOf(object), "Normal", reason,
                   Sanitise(message, kube::NamespaceOf(object)));
 }

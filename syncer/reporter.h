@@ -1,6 +1,7 @@
-// Reporter: what the syncer tells a tenant, as Events on the tenant's object (SyncError, SyncWarning,
-// RejectedByHost ...). Host names never appear in them: they are turned back into virtual ones first.
-// Threads: any; returns at once, the recorder writes in the background and folds repetitions.
+// Reporter: what the syncer tells a tenant, as Events on the tenant's object (SyncError,
+// SyncWarning, RejectedByHost ...). Host names never appear in them: they are turned back into
+// virtual ones first. Threads: any; returns at once, the recorder writes in the background and
+// folds repetitions.
 #pragma once
 
 #include <string>

@@ -14,8 +14,8 @@ namespace sublet::syncer {
 
 class SyncLoop {
  public:
-  // `context` and `manager` outlive the loop; the manager belongs to the virtual informers, the host
-  // informers are started and stopped here.
+  // `context` and `manager` outlive the loop; the manager belongs to the virtual informers, the
+  // host informers are started and stopped here.
   SyncLoop(SyncContext& context, client::Manager& manager);
   ~SyncLoop();
 

@@ -61,8 +61,8 @@ std::string Syncer::WaitingFor() const {
 
 bool Syncer::Serves(std::string_view group, std::string_view version,
                     std::string_view resource) const {
-  const auto answer = options_.host_client.GetRaw("/apis/" + std::string(group) + "/" +
-                                                  std::string(version));
+  const auto answer =
+      options_.host_client.GetRaw("/apis/" + std::string(group) + "/" + std::string(version));
   if (!answer.ok()) {
     return false;
   }
@@ -79,32 +79,33 @@ bool Syncer::Serves(std::string_view group, std::string_view version,
 Result<void> Syncer::Connect() {
   SUBLET_RETURN_IF_ERROR(mapping_.Load());
   // The tenant's Service: the host's garbage collector takes everything with it.
-  SUBLET_TRY(const Json service,
-             options_.host_client.Get({{"", "v1", "services"}, options_.tenant.host_namespace,
-                                       options_.tenant.name, ""}));
+  SUBLET_TRY(
+      const Json service,
+      options_.host_client.Get(
+          {{"", "v1", "services"}, options_.tenant.host_namespace, options_.tenant.name, ""}));
   const std::string address(kube::FindString(service, {"spec", "clusterIP"}));
   if (address.empty() || address == "None") {
     return ServiceUnavailable("Service " + options_.tenant.host_namespace + "/" +
                               options_.tenant.name + " has no ClusterIP yet");
   }
-  context_ = std::make_unique<SyncContext>(SyncContext{
-      options_.tenant,
-      options_.config,
-      options_.virtual_client,
-      options_.host_client,
-      virtual_informers_,
-      host_informers_,
-      mapping_,
-      reporter_,
-      clock_,
-      {{"apiVersion", "v1"},
-       {"kind", "Service"},
-       {"name", options_.tenant.name},
-       {"uid", kube::UidOf(service)}},
-      address,
-      options_.dns_address.empty() ? address : options_.dns_address,
-      Serves(gpu::kGroup, gpu::kVersion, gpu::kSliceResource),
-      Serves(kNodeUsageGroup, kNodeUsageVersion, kNodeUsageResource)});
+  context_ = std::make_unique<SyncContext>(
+      SyncContext{options_.tenant,
+                  options_.config,
+                  options_.virtual_client,
+                  options_.host_client,
+                  virtual_informers_,
+                  host_informers_,
+                  mapping_,
+                  reporter_,
+                  clock_,
+                  {{"apiVersion", "v1"},
+                   {"kind", "Service"},
+                   {"name", options_.tenant.name},
+                   {"uid", kube::UidOf(service)}},
+                  address,
+                  options_.dns_address.empty() ? address : options_.dns_address,
+                  Serves(gpu::kGroup, gpu::kVersion, gpu::kSliceResource),
+                  Serves(kNodeUsageGroup, kNodeUsageVersion, kNodeUsageResource)});
   if (!context_->host_has_node_usage) {
     log::Warn("host publishes no NodeUsage; nodes are shown whole",
               {{"tenant", options_.tenant.name}, {"remedy", "sublet host install"}});

@@ -1,8 +1,8 @@
-// Syncer: one tenant's synchronisation, as `sublet serve` starts it. Finds the tenant's own Service on
-// the host (owner of everything synced, address of the tenant's API), looks which of our resources
-// the host serves, then runs the loop. Also answers the two questions the API server asks about the
-// host: where a pod really is, and which address a new Service gets.
-// Threads: Start returns at once; "syncer-start" waits for the host; the manager's workers sync.
+// Syncer: one tenant's synchronisation, as `sublet serve` starts it. Finds the tenant's own Service
+// on the host (owner of everything synced, address of the tenant's API), looks which of our
+// resources the host serves, then runs the loop. Also answers the two questions the API server asks
+// about the host: where a pod really is, and which address a new Service gets. Threads: Start
+// returns at once; "syncer-start" waits for the host; the manager's workers sync.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ struct SyncerOptions {
   client::Client virtual_client;
   client::Client host_client;
   std::string dns_address;  // nameserver for ClusterFirst pods; "" = that of the tenant's Service
-  int threads = 8;  // each waits for one answer of the host at a time
+  int threads = 8;          // each waits for one answer of the host at a time
 };
 
 class Syncer {
@@ -40,9 +40,9 @@ class Syncer {
   // Why not yet, in one line for people; "" when running.
   std::string WaitingFor() const;
 
-  // The path of a virtual pod on the host: "/api/v1/namespaces/HNS/pods/HOSTNAME". Only pods of this
-  // tenant have one, so no crafted name leads anywhere else.
-  // Errors: NotFound (no such pod, or it is not on the host), ServiceUnavailable (not running yet).
+  // The path of a virtual pod on the host: "/api/v1/namespaces/HNS/pods/HOSTNAME". Only pods of
+  // this tenant have one, so no crafted name leads anywhere else. Errors: NotFound (no such pod, or
+  // it is not on the host), ServiceUnavailable (not running yet).
   Result<std::string> HostPodPath(const kube::ObjectKey& virtual_pod) const;
   client::Client& host_client() { return options_.host_client; }
 

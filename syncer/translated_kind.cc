@@ -80,25 +80,24 @@ TranslatedKind::TranslatedKind(SyncContext& context, KindInfo info,
       kind_(std::move(kind)) {}
 
 void TranslatedKind::Watch(Enqueue enqueue) {
-  virtual_informer_ = &context_.VirtualInformer(resource_.group, resource_.version,
-                                                resource_.resource, kind_);
-  host_informer_ =
-      &context_.HostInformer(resource_.group, resource_.version, resource_.resource, kind_,
-                             info().cluster_scoped);
+  virtual_informer_ =
+      &context_.VirtualInformer(resource_.group, resource_.version, resource_.resource, kind_);
+  host_informer_ = &context_.HostInformer(resource_.group, resource_.version, resource_.resource,
+                                          kind_, info().cluster_scoped);
   virtual_informer_->AddHandler(
       [enqueue](const client::ObjectPtr& before, const client::ObjectPtr& after) {
         enqueue((after != nullptr ? after : before)->key);
       });
-  host_informer_->AddHandler(
-      [this, enqueue](const client::ObjectPtr& before, const client::ObjectPtr& after) {
-        const auto& object = after != nullptr ? after : before;
-        // The mapping decides; the annotations only help where it knows nothing yet.
-        if (const auto key = context_.mapping.VirtualOf(info().name, object->key.name)) {
-          enqueue(*key);
-        } else if (const auto& record = object->As<HostRecord>(); !record.virtual_key.name.empty()) {
-          enqueue(record.virtual_key);
-        }
-      });
+  host_informer_->AddHandler([this, enqueue](const client::ObjectPtr& before,
+                                             const client::ObjectPtr& after) {
+    const auto& object = after != nullptr ? after : before;
+    // The mapping decides; the annotations only help where it knows nothing yet.
+    if (const auto key = context_.mapping.VirtualOf(info().name, object->key.name)) {
+      enqueue(*key);
+    } else if (const auto& record = object->As<HostRecord>(); !record.virtual_key.name.empty()) {
+      enqueue(record.virtual_key);
+    }
+  });
 }
 
 client::ObjectPtr TranslatedKind::Virtual(const kube::ObjectKey& key) const {
@@ -138,8 +137,7 @@ client::Target TranslatedKind::VirtualTarget(const kube::ObjectKey& key,
 
 Result<Json> TranslatedKind::NewHostObject(const Json& virtual_object) {
   const kube::ObjectKey key = kube::KeyOf(virtual_object);
-  SUBLET_TRY(const std::string name,
-             context_.mapping.Claim(info().name, key, NameFormula(key)));
+  SUBLET_TRY(const std::string name, context_.mapping.Claim(info().name, key, NameFormula(key)));
   const auto& extra = context_.config.pods.extra_keys;
   Json metadata = {{"name", name},
                    {"labels", HostLabels(context_.tenant, virtual_object, extra)},
@@ -148,13 +146,11 @@ Result<Json> TranslatedKind::NewHostObject(const Json& virtual_object) {
   if (!info().cluster_scoped) {
     metadata["namespace"] = HostNamespace();
   }
-  if (!info().cluster_scoped && context_.config.set_owner &&
-      context_.owner_reference.is_object()) {
+  if (!info().cluster_scoped && context_.config.set_owner && context_.owner_reference.is_object()) {
     metadata["ownerReferences"] = Json::array({context_.owner_reference});
   }
-  return Json{{"apiVersion", resource_.ApiVersion()},
-              {"kind", kind_},
-              {"metadata", std::move(metadata)}};
+  return Json{
+      {"apiVersion", resource_.ApiVersion()}, {"kind", kind_}, {"metadata", std::move(metadata)}};
 }
 
 Result<Outcome> TranslatedKind::CreateHost(const Json& host_object) {
@@ -189,8 +185,8 @@ Result<Outcome> TranslatedKind::PatchVirtual(const Json& virtual_object, const J
   if (patch.is_null() || patch.empty()) {
     return Outcome::Done();
   }
-  auto patched = context_.virtual_client.Patch(VirtualTarget(kube::KeyOf(virtual_object), subresource),
-                                               client::PatchType::kMerge, patch);
+  auto patched = context_.virtual_client.Patch(
+      VirtualTarget(kube::KeyOf(virtual_object), subresource), client::PatchType::kMerge, patch);
   if (!patched.ok()) {
     if (IsGone(patched.error())) {
       return Outcome::Done();
@@ -216,7 +212,8 @@ Result<Outcome> TranslatedKind::DeleteVirtual(const Json& virtual_object,
   client::DeleteOptions options;
   options.grace_period_seconds = grace_seconds;
   options.uid = kube::FindString(virtual_object, {"metadata", "uid"});
-  auto deleted = context_.virtual_client.Delete(VirtualTarget(kube::KeyOf(virtual_object)), options);
+  auto deleted =
+      context_.virtual_client.Delete(VirtualTarget(kube::KeyOf(virtual_object)), options);
   return AfterDelete(deleted);
 }
 

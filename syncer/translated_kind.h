@@ -27,8 +27,8 @@ class TranslatedKind : public KindSyncer {
   client::ObjectPtr Virtual(const kube::ObjectKey& key) const override;
   client::ObjectPtr Host(const kube::ObjectKey& key) const override;
 
-  // A host object whose virtual twin is gone is deleted, but only when it is really ours: kind, name
-  // and host name all say so. A copied manifest is left alone.
+  // A host object whose virtual twin is gone is deleted, but only when it is really ours: kind,
+  // name and host name all say so. A copied manifest is left alone.
   Result<client::Outcome> SyncToVirtual(const kube::ObjectKey& key,
                                         const kube::Json& host_object) override;
   Result<client::Outcome> Gone(const kube::ObjectKey& key) override;

@@ -26,8 +26,8 @@ struct AdmissionRequest {
   Operation operation = Operation::kCreate;
   const Resource* resource = nullptr;
   std::string_view subresource;
-  std::string namespace_name;  // of a Namespace object: its own name
-  std::string name;            // may be "" while a name is still to be generated
+  std::string namespace_name;              // of a Namespace object: its own name
+  std::string name;                        // may be "" while a name is still to be generated
   kube::Json* object = nullptr;            // null for deletes; only mutate may change it
   const kube::Json* old_object = nullptr;  // null for creates
   const User* user = nullptr;

@@ -40,7 +40,8 @@ Result<void> AdmitClaim(const AdmissionEnvironment& environment, AdmissionReques
   Json& spec = kube::EnsureObject(request.object, "spec");
   const Json* annotations = kube::AnnotationsOf(*request.object);
   if (spec.contains("storageClassName") ||
-      (annotations != nullptr && annotations->contains("volume.beta.kubernetes.io/storage-class"))) {
+      (annotations != nullptr &&
+       annotations->contains("volume.beta.kubernetes.io/storage-class"))) {
     return Ok();
   }
   const std::string name = DefaultClass(environment, "storage.k8s.io", "storageclasses",
@@ -105,8 +106,8 @@ Result<void> ValidateResize(const AdmissionEnvironment& environment, AdmissionRe
   return Ok();
 }
 
-// Differs: a node that is created as Ready (a simulated node, or a host's node shown to a tenant) is
-// not tainted: nobody would take the taint away again.
+// Differs: a node that is created as Ready (a simulated node, or a host's node shown to a tenant)
+// is not tainted: nobody would take the taint away again.
 Result<void> AdmitNode(AdmissionRequest& request) {
   if (!IsMain(request, "", "nodes") || kube::IsConditionTrue(*request.object, "Ready")) {
     return Ok();

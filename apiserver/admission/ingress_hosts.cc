@@ -1,9 +1,9 @@
-// IngressHosts: on a host of tenants, an Ingress host belongs to the namespace that claimed it first. A
-// tenant's Ingress (it carries the syncer's label) is refused when another namespace holds the same
-// host; the administrator's own Ingresses may share as they like.
-// Differs: Kubernetes leaves this to whoever watches Ingresses; a tenant could take over another's
-// traffic with a more exact path.
-// Threads: as admission.h; two claims that race meet at the companion key, of which one is written.
+// IngressHosts: on a host of tenants, an Ingress host belongs to the namespace that claimed it
+// first. A tenant's Ingress (it carries the syncer's label) is refused when another namespace holds
+// the same host; the administrator's own Ingresses may share as they like. Differs: Kubernetes
+// leaves this to whoever watches Ingresses; a tenant could take over another's traffic with a more
+// exact path. Threads: as admission.h; two claims that race meet at the companion key, of which one
+// is written.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -50,8 +50,7 @@ class Claims {
  public:
   Claims(const AdmissionEnvironment& environment, AdmissionRequest& request)
       : environment_(environment), request_(request) {
-    for (const auto& record :
-         ListObjects(environment_, "networking.k8s.io", "ingresses", "")) {
+    for (const auto& record : ListObjects(environment_, "networking.k8s.io", "ingresses", "")) {
       Json ingress = ParseStored(*record.value);
       if (kube::NamespaceOf(ingress) != request_.namespace_name ||
           kube::NameOf(ingress) != request_.name) {
@@ -64,8 +63,8 @@ class Claims {
     const bool is_tenants = !kube::LabelOf(*request_.object, kTenantLabel).empty();
     for (const std::string& host : HostsOf(*request_.object)) {
       if (is_tenants && HeldElsewhere(host)) {
-        return AdmissionForbidden(request_, "host \"" + host +
-                                                "\" is held by an Ingress of another namespace");
+        return AdmissionForbidden(
+            request_, "host \"" + host + "\" is held by an Ingress of another namespace");
       }
       Note(host);
     }
@@ -78,7 +77,8 @@ class Claims {
         return kube::NamespaceOf(other) == request_.namespace_name && HostsOf(other).contains(host);
       });
       const auto record = environment_.store->Get(ClaimKey(host));
-      if (!still && !kept.contains(host) && record && record->value->bytes == request_.namespace_name) {
+      if (!still && !kept.contains(host) && record &&
+          record->value->bytes == request_.namespace_name) {
         storage::Op op;
         op.kind = storage::Op::Kind::kDelete;
         op.key = ClaimKey(host);

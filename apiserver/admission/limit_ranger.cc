@@ -4,11 +4,11 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "kube/pod_resources.h"
 #include "apiserver/admission/registry.h"
 #include "apiserver/registry/object_codec.h"
 #include "kube/field_error.h"
 #include "kube/object.h"
+#include "kube/pod_resources.h"
 
 namespace sublet::apiserver {
 namespace {
@@ -185,8 +185,7 @@ void JudgeContainers(const std::vector<Json>& limits, const Json& pod,
 Result<void> Validate(const AdmissionEnvironment& environment, AdmissionRequest& request) {
   std::vector<std::string> problems;
   const std::string& space = request.namespace_name;
-  if (request.Is("", "pods") &&
-      (request.subresource.empty() || request.subresource == "resize")) {
+  if (request.Is("", "pods") && (request.subresource.empty() || request.subresource == "resize")) {
     if (request.operation == Operation::kUpdate && request.subresource.empty()) {
       return Ok();  // an update cannot change resources
     }
@@ -206,9 +205,8 @@ Result<void> Validate(const AdmissionEnvironment& environment, AdmissionRequest&
   if (problems.empty()) {
     return Ok();
   }
-  return AdmissionForbidden(request, problems.size() == 1
-                                         ? problems.front()
-                                         : "[" + kube::Join(problems, ", ") + "]");
+  return AdmissionForbidden(
+      request, problems.size() == 1 ? problems.front() : "[" + kube::Join(problems, ", ") + "]");
 }
 
 }  // namespace

@@ -21,9 +21,9 @@ bool IsAccessReview(const AdmissionRequest& request) {
 }
 
 Status Terminating(const AdmissionRequest& request) {
-  Status status = AdmissionForbidden(
-      request, "unable to create new content in namespace " + request.namespace_name +
-                   " because it is being terminated");
+  Status status =
+      AdmissionForbidden(request, "unable to create new content in namespace " +
+                                      request.namespace_name + " because it is being terminated");
   return std::move(status).WithCause(
       {"NamespaceTerminating", "namespace " + request.namespace_name + " is being terminated",
        "metadata.namespace"});
@@ -34,12 +34,12 @@ Result<void> Check(const AdmissionEnvironment& environment, AdmissionRequest& re
   if (request.operation == Operation::kDelete && is_namespace && IsImmortal(request.name)) {
     return Forbidden(request.resource->Name(), request.name, "this namespace may not be deleted");
   }
-  if (request.operation != Operation::kCreate || is_namespace ||
-      request.namespace_name.empty() || IsAccessReview(request)) {
+  if (request.operation != Operation::kCreate || is_namespace || request.namespace_name.empty() ||
+      IsAccessReview(request)) {
     return Ok();
   }
-  const auto record = environment.store->Get(
-      StoragePrefix({"", "namespaces"}) + request.namespace_name);
+  const auto record =
+      environment.store->Get(StoragePrefix({"", "namespaces"}) + request.namespace_name);
   if (!record) {
     return NotFound({"", "namespaces"}, request.namespace_name);
   }

@@ -1,5 +1,5 @@
-// NodeRestriction: a node's agent writes its own Node, its own pods and its own lease, nothing else.
-// Source: k8s.io/kubernetes plugin/pkg/admission/noderestriction.
+// NodeRestriction: a node's agent writes its own Node, its own pods and its own lease, nothing
+// else. Source: k8s.io/kubernetes plugin/pkg/admission/noderestriction.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -31,13 +31,18 @@ std::string Quoted(std::string_view text) { return "\"" + std::string(text) + "\
 
 // Labels below kubernetes.io and k8s.io that a node may give itself.
 bool MayLabel(std::string_view key) {
-  static constexpr std::string_view kAllowed[] = {
-      "kubernetes.io/hostname",        "kubernetes.io/arch",
-      "kubernetes.io/os",              "beta.kubernetes.io/arch",
-      "beta.kubernetes.io/os",         "node.kubernetes.io/instance-type",
-      "beta.kubernetes.io/instance-type", "topology.kubernetes.io/region",
-      "topology.kubernetes.io/zone",   "failure-domain.beta.kubernetes.io/region",
-      "failure-domain.beta.kubernetes.io/zone", "node.kubernetes.io/windows-build"};
+  static constexpr std::string_view kAllowed[] = {"kubernetes.io/hostname",
+                                                  "kubernetes.io/arch",
+                                                  "kubernetes.io/os",
+                                                  "beta.kubernetes.io/arch",
+                                                  "beta.kubernetes.io/os",
+                                                  "node.kubernetes.io/instance-type",
+                                                  "beta.kubernetes.io/instance-type",
+                                                  "topology.kubernetes.io/region",
+                                                  "topology.kubernetes.io/zone",
+                                                  "failure-domain.beta.kubernetes.io/region",
+                                                  "failure-domain.beta.kubernetes.io/zone",
+                                                  "node.kubernetes.io/windows-build"};
   if (std::find(std::begin(kAllowed), std::end(kAllowed), key) != std::end(kAllowed)) {
     return true;
   }
@@ -49,8 +54,8 @@ bool MayLabel(std::string_view key) {
       domain == "node.kubernetes.io" || domain.ends_with(".node.kubernetes.io")) {
     return true;
   }
-  return domain != "kubernetes.io" && !domain.ends_with(".kubernetes.io") &&
-         domain != "k8s.io" && !domain.ends_with(".k8s.io");
+  return domain != "kubernetes.io" && !domain.ends_with(".kubernetes.io") && domain != "k8s.io" &&
+         !domain.ends_with(".k8s.io");
 }
 
 Result<void> CheckLabels(const AdmissionRequest& request, const std::string& node) {
@@ -60,10 +65,9 @@ Result<void> CheckLabels(const AdmissionRequest& request, const std::string& nod
   }
   std::string refused;
   for (auto it = labels->begin(); it != labels->end(); ++it) {
-    const bool changed =
-        request.old_object == nullptr ||
-        kube::LabelOf(*request.old_object, it.key()) !=
-            (it->is_string() ? it->get_ref<const std::string&>() : std::string());
+    const bool changed = request.old_object == nullptr ||
+                         kube::LabelOf(*request.old_object, it.key()) !=
+                             (it->is_string() ? it->get_ref<const std::string&>() : std::string());
     if (changed && !MayLabel(it.key())) {
       refused += (refused.empty() ? "" : ", ") + it.key();
     }
@@ -82,18 +86,19 @@ Result<void> CheckNode(const AdmissionRequest& request, const std::string& node)
     name = kube::NameOf(*request.object);
   }
   if (name != node) {
-    return Refuse(request, "node " + Quoted(node) + " is not allowed to modify node " +
-                               Quoted(name));
+    return Refuse(request,
+                  "node " + Quoted(node) + " is not allowed to modify node " + Quoted(name));
   }
   if (request.operation == Operation::kDelete) {
-    return Refuse(request, "node " + Quoted(node) + " is not allowed to delete node " +
-                               Quoted(name));
+    return Refuse(request,
+                  "node " + Quoted(node) + " is not allowed to delete node " + Quoted(name));
   }
   if (request.operation == Operation::kUpdate && request.subresource.empty()) {
     const Json* before = kube::Find(*request.old_object, {"spec", "taints"});
     const Json* after = kube::Find(*request.object, {"spec", "taints"});
-    const bool same = (before == nullptr || before->empty()) == (after == nullptr || after->empty()) &&
-                      (before == nullptr || after == nullptr || *before == *after);
+    const bool same =
+        (before == nullptr || before->empty()) == (after == nullptr || after->empty()) &&
+        (before == nullptr || after == nullptr || *before == *after);
     if (!same) {
       return Refuse(request, "node " + Quoted(node) + " is not allowed to modify taints");
     }
@@ -102,9 +107,7 @@ Result<void> CheckNode(const AdmissionRequest& request, const std::string& node)
 }
 
 Result<void> CheckPod(const AdmissionRequest& request, const std::string& node) {
-  const auto node_of = [](const Json& pod) {
-    return kube::FindString(pod, {"spec", "nodeName"});
-  };
+  const auto node_of = [](const Json& pod) { return kube::FindString(pod, {"spec", "nodeName"}); };
   if (request.subresource == "status") {
     if (node_of(*request.old_object) != node) {
       return Refuse(request, "node " + Quoted(node) +
@@ -119,8 +122,9 @@ Result<void> CheckPod(const AdmissionRequest& request, const std::string& node) 
   switch (request.operation) {
     case Operation::kCreate:
       if (kube::AnnotationOf(*request.object, "kubernetes.io/config.mirror").empty()) {
-        return Refuse(request, "pod does not have \"kubernetes.io/config.mirror\" annotation, node " +
-                                   Quoted(node) + " can only create mirror pods");
+        return Refuse(request,
+                      "pod does not have \"kubernetes.io/config.mirror\" annotation, node " +
+                          Quoted(node) + " can only create mirror pods");
       }
       if (node_of(*request.object) != node) {
         return Refuse(request, "node " + Quoted(node) +

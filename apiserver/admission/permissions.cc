@@ -41,8 +41,7 @@ Result<void> CheckOwners(const AdmissionEnvironment& environment, AdmissionReque
                                   .namespace_name = request.namespace_name,
                                   .name = request.name};
     if (!environment.allows(*request.user, question)) {
-      return AdmissionForbidden(
-          request, "cannot set an ownerRef on a resource you can't delete: ");
+      return AdmissionForbidden(request, "cannot set an ownerRef on a resource you can't delete: ");
     }
   }
   const CatalogPtr catalog = environment.catalog->Get();
@@ -100,8 +99,8 @@ bool MaySign(const AdmissionEnvironment& environment, const User& user, std::str
   return environment.allows(user, question);
 }
 
-// Whether the request asks for organization system:masters: looked for in the DER of the PEM, as the
-// attribute O (2.5.4.10) with that text.
+// Whether the request asks for organization system:masters: looked for in the DER of the PEM, as
+// the attribute O (2.5.4.10) with that text.
 bool AsksForMasters(const Json& object) {
   constexpr std::string_view kMasters = "system:masters";
   const auto pem = kube::DecodeBase64(kube::FindString(object, {"spec", "request"}));
@@ -127,8 +126,7 @@ bool AsksForMasters(const Json& object) {
   return false;
 }
 
-Result<void> CheckCertificates(const AdmissionEnvironment& environment,
-                               AdmissionRequest& request) {
+Result<void> CheckCertificates(const AdmissionEnvironment& environment, AdmissionRequest& request) {
   if (!request.Is("certificates.k8s.io", "certificatesigningrequests")) {
     return Ok();
   }
@@ -145,16 +143,15 @@ Result<void> CheckCertificates(const AdmissionEnvironment& environment,
   const std::string old_signer(kube::FindString(*request.old_object, {"spec", "signerName"}));
   if (request.subresource == "approval" &&
       !MaySign(environment, *request.user, "approve", old_signer)) {
-    return AdmissionForbidden(request,
-                              "user not permitted to approve requests with signerName \"" +
-                                  old_signer + "\"");
+    return AdmissionForbidden(
+        request, "user not permitted to approve requests with signerName \"" + old_signer + "\"");
   }
   if (request.subresource == "status" &&
       kube::FindString(object, {"status", "certificate"}) !=
           kube::FindString(*request.old_object, {"status", "certificate"}) &&
       !MaySign(environment, *request.user, "sign", old_signer)) {
-    return AdmissionForbidden(request, "user not permitted to sign requests with signerName \"" +
-                                           old_signer + "\"");
+    return AdmissionForbidden(
+        request, "user not permitted to sign requests with signerName \"" + old_signer + "\"");
   }
   return Ok();
 }

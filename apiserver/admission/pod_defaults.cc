@@ -1,6 +1,6 @@
-// Priority, DefaultTolerationSeconds and RuntimeClass: what the cluster's objects say about a pod is
-// written into it.
-// Source: k8s.io/kubernetes plugin/pkg/admission/{priority,defaulttolerationseconds,runtimeclass}.
+// Priority, DefaultTolerationSeconds and RuntimeClass: what the cluster's objects say about a pod
+// is written into it. Source: k8s.io/kubernetes
+// plugin/pkg/admission/{priority,defaulttolerationseconds,runtimeclass}.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -19,8 +19,7 @@ constexpr std::int64_t kTolerationSeconds = 300;
 // The class every pod without one gets; the lowest value wins when two claim it.
 std::optional<Json> DefaultPriorityClass(const AdmissionEnvironment& environment) {
   std::optional<Json> best;
-  for (const auto& record :
-       ListObjects(environment, "scheduling.k8s.io", "priorityclasses", "")) {
+  for (const auto& record : ListObjects(environment, "scheduling.k8s.io", "priorityclasses", "")) {
     if (record.value->bytes.find("\"globalDefault\":true") == std::string::npos) {
       continue;
     }
@@ -76,11 +75,11 @@ Result<void> AdmitPriority(const AdmissionEnvironment& environment, AdmissionReq
   }
   if (const auto given = kube::FindString(spec, {"preemptionPolicy"});
       !given.empty() && given != policy) {
-    return AdmissionForbidden(request,
-                              "the string value of PreemptionPolicy (" + std::string(given) +
-                                  ") must not be provided in pod spec; priority admission "
-                                  "controller computed " +
-                                  policy + " from the given PriorityClass name");
+    return AdmissionForbidden(request, "the string value of PreemptionPolicy (" +
+                                           std::string(given) +
+                                           ") must not be provided in pod spec; priority admission "
+                                           "controller computed " +
+                                           policy + " from the given PriorityClass name");
   }
   spec["priority"] = value;
   spec["preemptionPolicy"] = policy;
@@ -96,8 +95,7 @@ Result<void> ValidatePriorityClass(const AdmissionEnvironment& environment,
   }
   const auto existing = DefaultPriorityClass(environment);
   if (existing && kube::NameOf(*existing) != kube::NameOf(*request.object)) {
-    return AdmissionForbidden(request, "PriorityClass " +
-                                           std::string(kube::NameOf(*existing)) +
+    return AdmissionForbidden(request, "PriorityClass " + std::string(kube::NameOf(*existing)) +
                                            " is already marked as default. Only one default can "
                                            "exist");
   }
@@ -116,8 +114,7 @@ Result<void> AdmitTolerations(AdmissionRequest& request) {
   if (!IsMain(request, "", "pods")) {
     return Ok();
   }
-  Json& tolerations =
-      kube::EnsureArray(&kube::EnsureObject(request.object, "spec"), "tolerations");
+  Json& tolerations = kube::EnsureArray(&kube::EnsureObject(request.object, "spec"), "tolerations");
   for (const char* key : {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}) {
     if (!Tolerates(tolerations, key)) {
       tolerations.push_back({{"key", key},
@@ -129,8 +126,7 @@ Result<void> AdmitTolerations(AdmissionRequest& request) {
   return Ok();
 }
 
-Result<void> AdmitRuntimeClass(const AdmissionEnvironment& environment,
-                               AdmissionRequest& request) {
+Result<void> AdmitRuntimeClass(const AdmissionEnvironment& environment, AdmissionRequest& request) {
   if (!IsMain(request, "", "pods")) {
     return Ok();
   }

@@ -28,7 +28,8 @@ struct Level {
   bool operator==(const Level&) const = default;
 };
 
-// `label_of(key)`: the value of a label of the namespace, "" when absent. `unsaid` is the level then.
+// `label_of(key)`: the value of a label of the namespace, "" when absent. `unsaid` is the level
+// then.
 template <typename LabelOf>
 Level ReadLevel(std::string_view mode, std::string_view unsaid, const LabelOf& label_of) {
   Level level;
@@ -46,8 +47,7 @@ Level ReadLevel(std::string_view mode, std::string_view unsaid, const LabelOf& l
 }
 
 Level LevelOf(const Json& space, std::string_view mode, std::string_view unsaid = "privileged") {
-  return ReadLevel(mode, unsaid,
-                   [&](const std::string& key) { return kube::LabelOf(space, key); });
+  return ReadLevel(mode, unsaid, [&](const std::string& key) { return kube::LabelOf(space, key); });
 }
 
 Level LevelOf(const ObjectFacts& space, std::string_view mode,
@@ -95,8 +95,7 @@ bool IsSignificant(const AdmissionRequest& request) {
   for (const char* field : {"containers", "initContainers", "ephemeralContainers"}) {
     const Json* before = kube::Find(*request.old_object, {"spec", field});
     const Json* after = kube::Find(*request.object, {"spec", field});
-    if ((before == nullptr) != (after == nullptr) ||
-        (before != nullptr && *before != *after)) {
+    if ((before == nullptr) != (after == nullptr) || (before != nullptr && *before != *after)) {
       return true;
     }
   }
@@ -112,8 +111,7 @@ Result<void> CheckPod(const AdmissionEnvironment& environment, AdmissionRequest&
   const Json* metadata = kube::Find(*request.object, {"metadata"});
   const Level enforce = LevelOf(space, "enforce", environment.pod_security_default);
   if (const auto why = Violations(enforce, *spec, metadata); !why.empty()) {
-    return AdmissionForbidden(request,
-                              "violates PodSecurity \"" + enforce.Text() + "\": " + why);
+    return AdmissionForbidden(request, "violates PodSecurity \"" + enforce.Text() + "\": " + why);
   }
   const Level warn = LevelOf(space, "warn");
   if (const auto why = Violations(warn, *spec, metadata); !why.empty()) {
@@ -197,8 +195,8 @@ Result<void> Validate(const AdmissionEnvironment& environment, AdmissionRequest&
     }
     return Ok();
   }
-  const bool is_pod = request.Is("", "pods") && (request.subresource.empty() ||
-                                                 request.subresource == "ephemeralcontainers");
+  const bool is_pod = request.Is("", "pods") &&
+                      (request.subresource.empty() || request.subresource == "ephemeralcontainers");
   const Template pod = is_pod || !request.subresource.empty() ? Template() : TemplateOf(request);
   if (!is_pod && pod.spec == nullptr) {
     return Ok();

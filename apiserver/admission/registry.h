@@ -27,7 +27,8 @@ struct AdmissionEnvironment {
   std::shared_ptr<ServiceAddresses> addresses = nullptr;
   // The Pod Security level of namespaces that say nothing themselves.
   std::string pod_security_default = "privileged";
-  // This server is a host of tenants: an Ingress host belongs to the first namespace that claims it.
+  // This server is a host of tenants: an Ingress host belongs to the first namespace that claims
+  // it.
   bool guard_ingress_hosts = false;
 };
 

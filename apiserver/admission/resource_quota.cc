@@ -1,14 +1,13 @@
 // ResourceQuota: a namespace uses no more than its quotas allow. The new usage is written in the
-// same transaction as the object: two requests that race for the last pod cannot both win, the loser
-// runs again with the new usage.
-// Source: k8s.io/apiserver admission/plugin/resourcequota.
+// same transaction as the object: two requests that race for the last pod cannot both win, the
+// loser runs again with the new usage. Source: k8s.io/apiserver admission/plugin/resourcequota.
 #include <nlohmann/json.hpp>
 
-#include "kube/quota_usage.h"
 #include "apiserver/admission/registry.h"
 #include "apiserver/registry/object_codec.h"
 #include "kube/field_error.h"
 #include "kube/object.h"
+#include "kube/quota_usage.h"
 
 namespace sublet::apiserver {
 namespace {
@@ -81,14 +80,14 @@ Result<Json> Charge(const AdmissionRequest& request, const Json& quota,
     }
   }
   if (!unknown.empty()) {
-    return AdmissionForbidden(request, "status unknown for quota: " + name + ", resources: " +
-                                           kube::Join(unknown, ","));
+    return AdmissionForbidden(
+        request, "status unknown for quota: " + name + ", resources: " + kube::Join(unknown, ","));
   }
   if (!asked.empty()) {
-    return AdmissionForbidden(request, "exceeded quota: " + name + ", requested: " +
-                                           kube::FormatAmounts(asked) + ", used: " +
-                                           kube::FormatAmounts(before) + ", limited: " +
-                                           kube::FormatAmounts(bound));
+    return AdmissionForbidden(request, "exceeded quota: " + name +
+                                           ", requested: " + kube::FormatAmounts(asked) +
+                                           ", used: " + kube::FormatAmounts(before) +
+                                           ", limited: " + kube::FormatAmounts(bound));
   }
   if (!concerned) {
     return Json();
@@ -104,8 +103,8 @@ Result<Json> Charge(const AdmissionRequest& request, const Json& quota,
 }
 
 Result<void> Validate(const AdmissionEnvironment& environment, AdmissionRequest& request) {
-  if (request.namespace_name.empty() || !IsCounted(request) ||
-      request.Is("", "namespaces") || request.resource->type == nullptr) {
+  if (request.namespace_name.empty() || !IsCounted(request) || request.Is("", "namespaces") ||
+      request.resource->type == nullptr) {
     return Ok();
   }
   const auto quotas = ListObjects(environment, "", "resourcequotas", request.namespace_name);
@@ -119,8 +118,7 @@ Result<void> Validate(const AdmissionEnvironment& environment, AdmissionRequest&
   for (const auto& record : quotas) {
     SUBLET_TRY(const Json charged, Charge(request, ParseStored(*record.value), delta));
     if (!charged.is_null() && !request.dry_run) {
-      request.companions->push_back(
-          ReplaceOp(environment, "", "resourcequotas", record, charged));
+      request.companions->push_back(ReplaceOp(environment, "", "resourcequotas", record, charged));
     }
   }
   return Ok();

@@ -1,6 +1,5 @@
-// ServiceAccount: a pod runs as an account that exists, and gets its token, the root certificate and
-// its namespace as files.
-// Source: k8s.io/kubernetes plugin/pkg/admission/serviceaccount.
+// ServiceAccount: a pod runs as an account that exists, and gets its token, the root certificate
+// and its namespace as files. Source: k8s.io/kubernetes plugin/pkg/admission/serviceaccount.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -17,8 +16,8 @@ using kube::Json;
 constexpr std::string_view kVolumePrefix = "kube-api-access-";
 constexpr std::string_view kMountPath = "/var/run/secrets/kubernetes.io/serviceaccount";
 constexpr std::string_view kMirror = "kubernetes.io/config.mirror";
-// The account "default" of a namespace is made by a controller right after the namespace; a pod that
-// comes in between waits this long for it.
+// The account "default" of a namespace is made by a controller right after the namespace; a pod
+// that comes in between waits this long for it.
 constexpr auto kDefaultAccountWait = std::chrono::milliseconds(1000);
 
 Json TokenVolume(const std::string& name) {
@@ -31,11 +30,10 @@ Json TokenVolume(const std::string& name) {
                 {{"name", "kube-root-ca.crt"},
                  {"items", Json::array({{{"key", "ca.crt"}, {"path", "ca.crt"}}})}}}},
               {{"downwardAPI",
-                {{"items",
-                  Json::array({{{"path", "namespace"},
-                                {"fieldRef",
-                                 {{"apiVersion", "v1"},
-                                  {"fieldPath", "metadata.namespace"}}}}})}}}}}}}}};
+                {{"items", Json::array({{{"path", "namespace"},
+                                         {"fieldRef",
+                                          {{"apiVersion", "v1"},
+                                           {"fieldPath", "metadata.namespace"}}}}})}}}}}}}}};
 }
 
 bool HasMount(const Json& container) {
@@ -71,9 +69,8 @@ void MountToken(Json& pod) {
     for (auto& container : *containers) {
       if (!HasMount(container)) {
         kube::EnsureArray(&container, "volumeMounts")
-            .push_back({{"name", volume},
-                        {"mountPath", std::string(kMountPath)},
-                        {"readOnly", true}});
+            .push_back(
+                {{"name", volume}, {"mountPath", std::string(kMountPath)}, {"readOnly", true}});
         needed = true;
       }
     }
@@ -104,8 +101,7 @@ void CopyPullSecrets(Json& pod, const Json& account) {
 }
 
 std::string AccountKey(const AdmissionRequest& request, std::string_view name) {
-  return StoragePrefix({"", "serviceaccounts"}) + request.namespace_name + "/" +
-         std::string(name);
+  return StoragePrefix({"", "serviceaccounts"}) + request.namespace_name + "/" + std::string(name);
 }
 
 std::string AccountName(const Json& pod) {
@@ -124,8 +120,7 @@ std::optional<Json> FindAccount(const AdmissionEnvironment& environment,
   const auto deadline = std::min(request.deadline, After(kDefaultAccountWait));
   while (std::chrono::steady_clock::now() < deadline) {
     const auto revision = environment.store->CurrentRevision();
-    if (auto found =
-            ReadObject(environment, "", "serviceaccounts", request.namespace_name, name)) {
+    if (auto found = ReadObject(environment, "", "serviceaccounts", request.namespace_name, name)) {
       return found;
     }
     environment.store->WaitForRevision(revision + 1, deadline);
@@ -134,9 +129,9 @@ std::optional<Json> FindAccount(const AdmissionEnvironment& environment,
 }
 
 Status NoAccount(const AdmissionRequest& request, const std::string& name) {
-  return AdmissionForbidden(request, "error looking up service account " +
-                                         request.namespace_name + "/" + name +
-                                         ": serviceaccount \"" + name + "\" not found");
+  return AdmissionForbidden(request, "error looking up service account " + request.namespace_name +
+                                         "/" + name + ": serviceaccount \"" + name +
+                                         "\" not found");
 }
 
 Result<void> AdmitMirror(const AdmissionRequest& request, const Json& pod) {

@@ -171,8 +171,8 @@ class Allocation {
       for (const char* field : {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"}) {
         const Json* kept = kube::Find(old, {"spec", field});
         const auto it = spec.find(field);
-        const bool absent = it == spec.end() || it->is_null() || *it == Json("") ||
-                            (it->is_array() && it->empty());
+        const bool absent =
+            it == spec.end() || it->is_null() || *it == Json("") || (it->is_array() && it->empty());
         if (kept != nullptr && absent) {
           spec[field] = *kept;
         }
@@ -228,8 +228,8 @@ class Allocation {
     kube::EnsureObject(&named, "metadata")["namespace"] = request_.namespace_name;
     SUBLET_TRY(const Json given, addresses_.Allocate(named, request_.deadline));
     Json& spec = kube::EnsureObject(request_.object, "spec");
-    for (const char* field : {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy",
-                              "healthCheckNodePort"}) {
+    for (const char* field :
+         {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort"}) {
       if (const auto found = given.find(field); found != given.end()) {
         spec[field] = *found;
       }
@@ -332,8 +332,8 @@ class Allocation {
       }
     }
     const Json* given = kube::Find(spec, {"clusterIPs"});
-    if (request_.old_object == nullptr && !ip.empty() && given != nullptr && given->is_array() && !given->empty() &&
-        given->front() != Json(ip)) {
+    if (request_.old_object == nullptr && !ip.empty() && given != nullptr && given->is_array() &&
+        !given->empty() && given->front() != Json(ip)) {
       FieldErrors errors;
       errors.Invalid(std::string("spec.clusterIPs"), *given, "first value must match `clusterIP`");
       return InvalidService(request_, std::move(errors));
@@ -386,21 +386,20 @@ class Allocation {
 
   void TakeAddress(const std::string& ip) {
     const std::string now = kube::FormatTime(environment_.clock->Now());
-    Json object = {
-        {"apiVersion", "networking.k8s.io/v1"},
-        {"kind", "IPAddress"},
-        {"metadata",
-         {{"name", ip},
-          {"uid", RandomUuid()},
-          {"creationTimestamp", now},
-          {"labels",
-           {{"ipaddress.kubernetes.io/ip-family", "IPv4"},
-            {"ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io"}}}}},
-        {"spec",
-         {{"parentRef",
-           {{"resource", "services"},
-            {"namespace", request_.namespace_name},
-            {"name", request_.name}}}}}};
+    Json object = {{"apiVersion", "networking.k8s.io/v1"},
+                   {"kind", "IPAddress"},
+                   {"metadata",
+                    {{"name", ip},
+                     {"uid", RandomUuid()},
+                     {"creationTimestamp", now},
+                     {"labels",
+                      {{"ipaddress.kubernetes.io/ip-family", "IPv4"},
+                       {"ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io"}}}}},
+                   {"spec",
+                    {{"parentRef",
+                      {{"resource", "services"},
+                       {"namespace", request_.namespace_name},
+                       {"name", request_.name}}}}}};
     const CatalogPtr catalog = environment_.catalog->Get();
     TrackUpdate(*catalog->FindAnyVersion("networking.k8s.io", "ipaddresses"), object, nullptr,
                 "kube-apiserver", "", environment_.clock->Now());
@@ -440,8 +439,7 @@ class Allocation {
     if (NeedsHealthPort(service)) {
       Json& spec = service["spec"];
       Json holder = {{"nodePort", kube::FindInt(spec, {"healthCheckNodePort"})}};
-      SUBLET_RETURN_IF_ERROR(
-          OnePort(holder, "spec.healthCheckNodePort", held, used, errors));
+      SUBLET_RETURN_IF_ERROR(OnePort(holder, "spec.healthCheckNodePort", held, used, errors));
       spec["healthCheckNodePort"] = holder["nodePort"];
     } else {
       service["spec"].erase("healthCheckNodePort");
@@ -552,13 +550,9 @@ AdmissionPlugin ServiceAllocation(const AdmissionEnvironment& environment) {
     }
     Allocation allocation(environment, *addresses, request);
     switch (request.operation) {
-      case Operation::kCreate:
-        return allocation.Create();
-      case Operation::kUpdate:
-        return allocation.Update();
-      default:
-        allocation.Delete();
-        return Ok();
+      case Operation::kCreate: return allocation.Create();
+      case Operation::kUpdate: return allocation.Update();
+      default: allocation.Delete(); return Ok();
     }
   };
   plugin.may_block = [addresses](const AdmissionRequest& request) {

@@ -157,10 +157,9 @@ TEST_F(TokenTest, ForgedTokensAreRefused) {
                    .ok());
   // "alg": "none" and the key confused with a shared secret.
   for (const char* algorithm : {"none", "HS256"}) {
-    const std::string header = R"({"alg":")" + std::string(algorithm) + R"(","kid":")" +
-                               key_->id() + "\"}";
-    EXPECT_FALSE(
-        tokens_->Authenticate(EncodeBase64Url(header) + token.substr(first)).ok());
+    const std::string header =
+        R"({"alg":")" + std::string(algorithm) + R"(","kid":")" + key_->id() + "\"}";
+    EXPECT_FALSE(tokens_->Authenticate(EncodeBase64Url(header) + token.substr(first)).ok());
   }
   // Another key.
   const ServiceAccountTokens others({}, {JwtKey::FromPem(MakePrivateKey().value()).value()},
@@ -172,12 +171,12 @@ TEST_F(TokenTest, RequestsAreValidated) {
   EXPECT_THAT(Ask({{"expirationSeconds", 60}}),
               HasSubstr("may not specify a duration less than 10 minutes"));
   EXPECT_EQ(tokens_->Request("ns", "none", Json::object()).error().reason(), Reason::kNotFound);
-  EXPECT_EQ(tokens_
-                ->Request("ns", "app",
-                          {{"spec", {{"boundObjectRef", {{"kind", "Pod"}, {"name", "q"}}}}}})
-                .error()
-                .reason(),
-            Reason::kNotFound);
+  EXPECT_EQ(
+      tokens_
+          ->Request("ns", "app", {{"spec", {{"boundObjectRef", {{"kind", "Pod"}, {"name", "q"}}}}}})
+          .error()
+          .reason(),
+      Reason::kNotFound);
   EXPECT_EQ(tokens_
                 ->Request("ns", "app",
                           {{"spec",
@@ -239,11 +238,11 @@ TEST_F(AuthenticatorTest, EveryCredentialFindsItsUser) {
   EXPECT_THAT(Run({{"authorization", "bearer   secret"}})->groups,
               ElementsAre("devs", "system:authenticated"));
   EXPECT_EQ(Run({{"authorization", "Bearer " + Ask()}})->name, "system:serviceaccount:ns:app");
-  EXPECT_EQ(Run({{"sec-websocket-protocol",
-                  "v5.channel.k8s.io, base64url.bearer.authorization.k8s.io." +
-                      EncodeBase64Url("secret")}})
-                ->name,
-            "jane");
+  EXPECT_EQ(
+      Run({{"sec-websocket-protocol", "v5.channel.k8s.io, base64url.bearer.authorization.k8s.io." +
+                                          EncodeBase64Url("secret")}})
+          ->name,
+      "jane");
   const auto by_certificate = Run({}, [](Request& request) {
     request.tls_common_name = "admin";
     request.tls_organizations = {"system:masters"};
@@ -260,10 +259,9 @@ TEST_F(AuthenticatorTest, EveryCredentialFindsItsUser) {
 
 TEST_F(AuthenticatorTest, BadCredentialsAreRefusedNotTakenForNone) {
   EXPECT_EQ(Run({{"authorization", "Bearer wrong"}}).error().code(), 401);
-  EXPECT_EQ(Run({}, [](Request& request) { request.tls_certificate_rejected = true; })
-                .error()
-                .message(),
-            "Unauthorized");
+  EXPECT_EQ(
+      Run({}, [](Request& request) { request.tls_certificate_rejected = true; }).error().message(),
+      "Unauthorized");
   // A good token beside a rejected certificate counts.
   EXPECT_TRUE(Run({{"authorization", "Bearer secret"}}, [](Request& request) {
                 request.tls_certificate_rejected = true;
@@ -370,11 +368,8 @@ TEST_F(RbacTest, NodesReadWhatTheirPodsUse) {
   const User node{"system:node:n1", "", {"system:nodes"}, {}};
   const User other{"system:node:n2", "", {"system:nodes"}, {}};
   const auto secret = [&](const User& user, const char* verb, const char* name) {
-    return authorizer.Allows({.user = &user,
-                              .verb = verb,
-                              .resource = "secrets",
-                              .namespace_name = "a",
-                              .name = name});
+    return authorizer.Allows(
+        {.user = &user, .verb = verb, .resource = "secrets", .namespace_name = "a", .name = name});
   };
   EXPECT_TRUE(secret(node, "get", "used"));
   EXPECT_FALSE(secret(node, "get", "other"));
@@ -392,8 +387,7 @@ TEST_F(RbacTest, TheDefaultPolicyGivesKubernetesRights) {
   EXPECT_TRUE(AskPath("system:anonymous", "/version"));
   EXPECT_TRUE(AskPath("system:anonymous", "/readyz"));
   EXPECT_FALSE(AskPath("system:anonymous", "/api"));
-  EXPECT_TRUE(
-      Ask("jane", "create", "authorization.k8s.io", "selfsubjectaccessreviews").allowed);
+  EXPECT_TRUE(Ask("jane", "create", "authorization.k8s.io", "selfsubjectaccessreviews").allowed);
   EXPECT_FALSE(Ask("jane", "list", "", "pods", "a").allowed);
   source_.Put(Binding("RoleBinding", "edit", "a", "ClusterRole", "edit",
                       {{"kind", "User"}, {"name", "jane"}}));
@@ -403,9 +397,9 @@ TEST_F(RbacTest, TheDefaultPolicyGivesKubernetesRights) {
   EXPECT_TRUE(Ask("jane", "list", "", "pods", "a").allowed);
   EXPECT_FALSE(Ask("jane", "create", "rbac.authorization.k8s.io", "roles", "a").allowed);
   EXPECT_TRUE(Ask("bob", "create", "rbac.authorization.k8s.io", "roles", "a").allowed);
-  EXPECT_TRUE(Ask("system:serviceaccount:kube-system:replicaset-controller", "create", "", "pods",
-                  "x")
-                  .allowed);
+  EXPECT_TRUE(
+      Ask("system:serviceaccount:kube-system:replicaset-controller", "create", "", "pods", "x")
+          .allowed);
   EXPECT_EQ(DefaultRbacObjects().size(), 133u);
 }
 
@@ -422,8 +416,9 @@ TEST(DefaultPolicy, ReconcilingAddsWhatIsMissingUnlessSwitchedOff) {
 }
 
 TEST_F(RbacTest, NobodyGrantsWhatTheyDoNotHold) {
-  Grant("limited", {ResourceRule({"get", "list"}, {""}, {"pods"}),
-                    ResourceRule({"*"}, {"rbac.authorization.k8s.io"}, {"roles"})},
+  Grant("limited",
+        {ResourceRule({"get", "list"}, {""}, {"pods"}),
+         ResourceRule({"*"}, {"rbac.authorization.k8s.io"}, {"roles"})},
         "a");
   const User user{"limited", "", {"system:authenticated"}, {}};
   const Json small = Role("Role", "r", "a", {ResourceRule({"get"}, {""}, {"pods"})});
@@ -431,8 +426,8 @@ TEST_F(RbacTest, NobodyGrantsWhatTheyDoNotHold) {
       << "escalate is among the verbs of *";
   Grant("limited", {ResourceRule({"get", "list"}, {""}, {"pods"})}, "a");
   EXPECT_TRUE(authorizer_.CheckRoleWrite(user, small, nullptr).ok());
-  const Json large = Role("Role", "r", "a",
-                          {ResourceRule({"get", "delete", "watch"}, {""}, {"pods", "secrets"})});
+  const Json large =
+      Role("Role", "r", "a", {ResourceRule({"get", "delete", "watch"}, {""}, {"pods", "secrets"})});
   EXPECT_EQ(authorizer_.CheckRoleWrite(user, large, nullptr).error().message(),
             "roles.rbac.authorization.k8s.io \"r\" is forbidden: user \"limited\" "
             "(groups=[\"system:authenticated\"]) is attempting to grant RBAC permissions not "
@@ -447,7 +442,8 @@ TEST_F(RbacTest, NobodyGrantsWhatTheyDoNotHold) {
   Json missing = binding;
   missing["roleRef"]["name"] = "none";
   EXPECT_EQ(authorizer_.CheckBindingWrite(user, missing, nullptr).error().code(), 404);
-  Grant("binder", {ResourceRule({"bind"}, {"rbac.authorization.k8s.io"}, {"clusterroles"}, {"big"})});
+  Grant("binder",
+        {ResourceRule({"bind"}, {"rbac.authorization.k8s.io"}, {"clusterroles"}, {"big"})});
   const User binder{"binder", "", {}, {}};
   EXPECT_TRUE(authorizer_.CheckBindingWrite(binder, binding, nullptr).ok());
   const User master{"root", "", {"system:masters"}, {}};
@@ -497,16 +493,15 @@ TEST_F(RbacTest, ImpersonationNeedsTheRightForEachPart) {
   EXPECT_EQ(jane->name, "jane");
   EXPECT_THAT(jane->groups, ElementsAre("devs", "system:authenticated"));
   EXPECT_THAT(jane->extra.at("scopes"), ElementsAre("view"));
-  EXPECT_THAT(run({{"impersonate-user", "system:serviceaccount:a:b"}})->groups,
-              ElementsAre("system:serviceaccounts", "system:serviceaccounts:a",
-                          "system:authenticated"));
+  EXPECT_THAT(
+      run({{"impersonate-user", "system:serviceaccount:a:b"}})->groups,
+      ElementsAre("system:serviceaccounts", "system:serviceaccounts:a", "system:authenticated"));
   EXPECT_EQ(run({{"impersonate-user", "root"}}).error().message(),
             "users \"root\" is forbidden: User \"boss\" cannot impersonate resource \"users\" in "
             "API group \"\" at the cluster scope");
-  EXPECT_EQ(run({{"impersonate-user", "jane"}, {"impersonate-group", "system:masters"}})
-                .error()
-                .code(),
-            403);
+  EXPECT_EQ(
+      run({{"impersonate-user", "jane"}, {"impersonate-group", "system:masters"}}).error().code(),
+      403);
   EXPECT_EQ(run({{"impersonate-user", "jane"}, {"impersonate-extra-other", "x"}}).error().code(),
             403);
   EXPECT_EQ(run({{"impersonate-group", "devs"}}).error().code(), 400);
@@ -517,9 +512,9 @@ TEST_F(RbacTest, ReviewsAnswerWhatTheAuthorizerWould) {
   const Authenticator authenticator({{{"t0ken", {"jane", "", {"devs"}, {}}}}, true}, nullptr);
   const AccessReviews reviews(authorizer_, authenticator);
   const User jane{"jane", "", {"devs"}, {}};
-  const Json asked = {{"spec",
-                       {{"resourceAttributes",
-                         {{"verb", "get"}, {"resource", "pods"}, {"namespace", "a"}}}}}};
+  const Json asked = {
+      {"spec",
+       {{"resourceAttributes", {{"verb", "get"}, {"resource", "pods"}, {"namespace", "a"}}}}}};
   EXPECT_EQ((*reviews.SelfSubjectAccess(asked, jane))["status"]["allowed"], true);
   Json other = asked;
   other["spec"]["user"] = "bob";
@@ -535,7 +530,8 @@ TEST_F(RbacTest, ReviewsAnswerWhatTheAuthorizerWould) {
   const Json good = reviews.Token({{"spec", {{"token", "t0ken"}}}}).value();
   EXPECT_EQ(good["status"]["authenticated"], true);
   EXPECT_EQ(good["status"]["user"]["groups"], Json({"devs", "system:authenticated"}));
-  EXPECT_FALSE((*reviews.Token({{"spec", {{"token", "bad"}}}}))["status"].contains("authenticated"));
+  EXPECT_FALSE(
+      (*reviews.Token({{"spec", {{"token", "bad"}}}}))["status"].contains("authenticated"));
 }
 
 }  // namespace

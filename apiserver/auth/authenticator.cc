@@ -27,10 +27,9 @@ std::string ProtocolToken(Request& request) {
       continue;
     }
     const auto end = value.find(',', at);
-    const auto encoded = value.substr(at + kProtocolPrefix.size(),
-                                      end == std::string::npos
-                                          ? std::string::npos
-                                          : end - at - kProtocolPrefix.size());
+    const auto encoded = value.substr(
+        at + kProtocolPrefix.size(),
+        end == std::string::npos ? std::string::npos : end - at - kProtocolPrefix.size());
     auto token = DecodeBase64Url(encoded);
     value.erase(at, end == std::string::npos ? std::string::npos : end + 1 - at);
     while (!value.empty() && (value.back() == ' ' || value.back() == ',')) {
@@ -125,8 +124,8 @@ Result<void> Authenticator::Authenticate(Request& request) const {
     request.user.name = request.tls_common_name;
     request.user.groups = request.tls_organizations;
     if (!request.tls_fingerprint.empty()) {
-      request.user.extra["authentication.kubernetes.io/credential-id"] = {
-          "X509SHA256=" + request.tls_fingerprint};
+      request.user.extra["authentication.kubernetes.io/credential-id"] = {"X509SHA256=" +
+                                                                          request.tls_fingerprint};
     }
     AddGroup(request.user, kAuthenticatedGroup);
     return {};

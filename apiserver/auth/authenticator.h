@@ -31,8 +31,8 @@ class Authenticator {
   Authenticator(AuthenticatorOptions options, const ServiceAccountTokens* tokens)
       : options_(std::move(options)), tokens_(tokens) {}
 
-  // Sets request.user and removes the credentials from request.headers. A loopback request keeps the
-  // user its transport named. Errors: Unauthorized.
+  // Sets request.user and removes the credentials from request.headers. A loopback request keeps
+  // the user its transport named. Errors: Unauthorized.
   Result<void> Authenticate(Request& request) const;
   // Who a bearer token is, without the group of all authenticated users: for TokenReview.
   Result<User> AuthenticateToken(std::string_view token, const std::vector<std::string>& audiences,

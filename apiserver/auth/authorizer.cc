@@ -106,9 +106,7 @@ void Authorizer::Objects::Apply(const RbacChange& change) {
     case RbacChange::Kind::kClusterRoleBinding:
       put(cluster_bindings, change.name, change.object);
       return;
-    case RbacChange::Kind::kRoleBinding:
-      put(bindings, key, change.object);
-      return;
+    case RbacChange::Kind::kRoleBinding: put(bindings, key, change.object); return;
   }
 }
 
@@ -161,9 +159,9 @@ void Authorizer::Index::Add(const Objects& objects, const kube::Json& binding,
     return;
   }
   const RuleListPtr rules = objects.Find(role_kind, role_name, namespace_name);
-  const std::string own_name =
-      namespace_name.empty() ? std::string(name)
-                             : std::string(name) + "/" + std::string(namespace_name);
+  const std::string own_name = namespace_name.empty()
+                                   ? std::string(name)
+                                   : std::string(name) + "/" + std::string(namespace_name);
   for (const kube::Json& subject : *subjects) {
     const std::string key = SubjectKey(subject, namespace_name);
     if (key.empty()) {
@@ -274,8 +272,8 @@ Decision Authorizer::Authorize(const Attributes& attributes, bool want_reason) c
   if (errors.empty()) {
     return {};
   }
-  return {false, "RBAC: " + (errors.size() == 1 ? errors.front()
-                                                : "[" + kube::Join(errors, ", ") + "]")};
+  return {false,
+          "RBAC: " + (errors.size() == 1 ? errors.front() : "[" + kube::Join(errors, ", ") + "]")};
 }
 
 UserRules Authorizer::RulesOf(const User& user, std::string_view namespace_name) const {
@@ -404,8 +402,8 @@ Result<void> Authorizer::CheckBindingWrite(const User& user, const kube::Json& o
 }
 
 Status ForbiddenStatus(const Attributes& attributes, std::string_view reason) {
-  std::string text = "User " + kube::GoQuote(attributes.user->name) + " cannot " +
-                     std::string(attributes.verb);
+  std::string text =
+      "User " + kube::GoQuote(attributes.user->name) + " cannot " + std::string(attributes.verb);
   if (!attributes.is_resource) {
     text += " path " + kube::GoQuote(attributes.path);
   } else {
@@ -413,8 +411,8 @@ Status ForbiddenStatus(const Attributes& attributes, std::string_view reason) {
     if (!attributes.subresource.empty()) {
       resource.append("/").append(attributes.subresource);
     }
-    text += " resource " + kube::GoQuote(resource) + " in API group " +
-            kube::GoQuote(attributes.group);
+    text +=
+        " resource " + kube::GoQuote(resource) + " in API group " + kube::GoQuote(attributes.group);
     text += attributes.namespace_name.empty()
                 ? " at the cluster scope"
                 : " in the namespace " + kube::GoQuote(attributes.namespace_name);

@@ -1,9 +1,8 @@
 // Authorizer: may this user do that. RBAC over the stored roles and bindings, members of
-// system:masters before it, nodes beside it.
-// Threads: any. Questions take well under 2 µs once the rules are compiled; the first question after
-// a change of roles or bindings compiles them again (about 1 ms for the default ones) on its thread,
-// so whoever has written a role sees it in its next request.
-// Source: k8s.io/kubernetes plugin/pkg/auth/authorizer/rbac, pkg/registry/rbac.
+// system:masters before it, nodes beside it. Threads: any. Questions take well under 2 µs once the
+// rules are compiled; the first question after a change of roles or bindings compiles them again
+// (about 1 ms for the default ones) on its thread, so whoever has written a role sees it in its
+// next request. Source: k8s.io/kubernetes plugin/pkg/auth/authorizer/rbac, pkg/registry/rbac.
 #pragma once
 
 #include <atomic>
@@ -74,8 +73,8 @@ class Authorizer {
   Result<std::vector<PolicyRule>> RulesOfRole(std::string_view kind, std::string_view name,
                                               std::string_view namespace_name) const;
 
-  // May `user` write these roles or bindings without gaining rights? `object` is the new state, `old`
-  // the stored one or null. Errors: Forbidden with Kubernetes' text, NotFound (roleRef).
+  // May `user` write these roles or bindings without gaining rights? `object` is the new state,
+  // `old` the stored one or null. Errors: Forbidden with Kubernetes' text, NotFound (roleRef).
   Result<void> CheckRoleWrite(const User& user, const kube::Json& object,
                               const kube::Json* old) const;
   Result<void> CheckBindingWrite(const User& user, const kube::Json& object,
@@ -87,8 +86,8 @@ class Authorizer {
   IndexPtr Current() const SUBLET_EXCLUDES(mutex_);
   Decision AuthorizeNode(const Attributes& attributes) const;
   Result<void> ConfirmNoEscalation(const User& user, std::string_view namespace_name,
-                                   const std::vector<PolicyRule>& wanted,
-                                   std::string_view resource, std::string_view name) const;
+                                   const std::vector<PolicyRule>& wanted, std::string_view resource,
+                                   std::string_view name) const;
 
   RbacSource& source_;
   const NodeGraph* const graph_;

@@ -154,14 +154,14 @@ Result<std::shared_ptr<const CertificateAuthority>> CertificateAuthority::Make(
   X509_set_version(certificate, 2);
   SetSerialAndTimes(certificate, now, kAuthorityValidity);
   X509_NAME* name = X509_get_subject_name(certificate);
-  const bool ok = AddName(name, NID_commonName, common_name) &&
-                  X509_set_issuer_name(certificate, name) == 1 &&
-                  X509_set_pubkey(certificate, impl->key.get()) == 1 &&
-                  AddExtension(certificate, certificate, NID_basic_constraints, "critical,CA:TRUE") &&
-                  AddExtension(certificate, certificate, NID_key_usage,
-                               "critical,digitalSignature,keyEncipherment,keyCertSign") &&
-                  AddExtension(certificate, certificate, NID_subject_key_identifier, "hash") &&
-                  X509_sign(certificate, impl->key.get(), EVP_sha256()) > 0;
+  const bool ok =
+      AddName(name, NID_commonName, common_name) && X509_set_issuer_name(certificate, name) == 1 &&
+      X509_set_pubkey(certificate, impl->key.get()) == 1 &&
+      AddExtension(certificate, certificate, NID_basic_constraints, "critical,CA:TRUE") &&
+      AddExtension(certificate, certificate, NID_key_usage,
+                   "critical,digitalSignature,keyEncipherment,keyCertSign") &&
+      AddExtension(certificate, certificate, NID_subject_key_identifier, "hash") &&
+      X509_sign(certificate, impl->key.get(), EVP_sha256()) > 0;
   if (!ok) {
     return Failed("cannot make the certificate authority");
   }
@@ -224,9 +224,8 @@ Result<std::string> CertificateAuthority::SignRequest(const std::string& request
   X509_set_subject_name(leaf.get(), X509_REQ_get_subject_name(request.get()));
   X509_set_pubkey(leaf.get(), key);
   STACK_OF(X509_EXTENSION)* extensions = X509_REQ_get_extensions(request.get());
-  const int index = extensions == nullptr
-                        ? -1
-                        : X509v3_get_ext_by_NID(extensions, NID_subject_alt_name, -1);
+  const int index =
+      extensions == nullptr ? -1 : X509v3_get_ext_by_NID(extensions, NID_subject_alt_name, -1);
   if (index >= 0) {
     X509_add_ext(leaf.get(), X509v3_get_ext(extensions, index), -1);
   }

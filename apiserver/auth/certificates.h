@@ -1,5 +1,5 @@
-// CertificateAuthority: an EC P-256 authority that issues leaf certificates and signs requests (CSR).
-// All texts are PEM. Threads: any; an authority is immutable once made.
+// CertificateAuthority: an EC P-256 authority that issues leaf certificates and signs requests
+// (CSR). All texts are PEM. Threads: any; an authority is immutable once made.
 #pragma once
 
 #include <chrono>
@@ -38,11 +38,11 @@ class CertificateAuthority {
   ~CertificateAuthority();
 
   const KeyPair& pair() const { return pair_; }
-  // A fresh key with a certificate for it. Valid from five minutes before `now`, for clocks that are
-  // behind. Errors: InternalError (OpenSSL), BadRequest (an address that is none).
+  // A fresh key with a certificate for it. Valid from five minutes before `now`, for clocks that
+  // are behind. Errors: InternalError (OpenSSL), BadRequest (an address that is none).
   Result<KeyPair> Issue(const LeafOptions& options, WallTime now) const;
-  // Signs the key of a PKCS#10 request; subject and alternative names are the request's, the rest of
-  // `options` is taken. Errors: BadRequest (malformed request or signature).
+  // Signs the key of a PKCS#10 request; subject and alternative names are the request's, the rest
+  // of `options` is taken. Errors: BadRequest (malformed request or signature).
   Result<std::string> SignRequest(const std::string& request_pem, const LeafOptions& options,
                                   WallTime now) const;
 

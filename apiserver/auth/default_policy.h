@@ -1,7 +1,7 @@
 // The RBAC objects every Kubernetes cluster begins with: about 130 roles and bindings, made at the
-// first start and kept whole at later ones (annotation rbac.authorization.kubernetes.io/autoupdate).
-// Threads: any; pure.
-// Source: k8s.io/kubernetes v1.36 bootstrappolicy, through tools/default_policy.py.
+// first start and kept whole at later ones (annotation
+// rbac.authorization.kubernetes.io/autoupdate). Threads: any; pure. Source: k8s.io/kubernetes v1.36
+// bootstrappolicy, through tools/default_policy.py.
 #pragma once
 
 #include <optional>

@@ -71,8 +71,7 @@ void AddImpliedGroups(User& user, bool groups_given) {
                    "system:serviceaccounts:" + std::string(namespace_name)};
   }
   if (!has(kAuthenticatedGroup) && !has(kUnauthenticatedGroup)) {
-    user.groups.emplace_back(user.name == kAnonymous ? kUnauthenticatedGroup
-                                                     : kAuthenticatedGroup);
+    user.groups.emplace_back(user.name == kAnonymous ? kUnauthenticatedGroup : kAuthenticatedGroup);
   }
 }
 
@@ -90,10 +89,11 @@ Result<void> Impersonate(Request& request, const Authorizer& authorizer) {
     for (const auto& group : wanted.user.groups) {
       groups += (groups.empty() ? "" : ", ") + kube::GoQuote(group);
     }
-    return BadRequest("requested &user.DefaultInfo{Name:\"\", UID:" + kube::GoQuote(wanted.user.uid) +
-                      ", Groups:[]string" + (groups.empty() ? "(nil)" : "{" + groups + "}") +
-                      ", Extra:map[string][]string" + (wanted.user.extra.empty() ? "(nil)" : "{...}") +
-                      "} without impersonating a user name");
+    return BadRequest(
+        "requested &user.DefaultInfo{Name:\"\", UID:" + kube::GoQuote(wanted.user.uid) +
+        ", Groups:[]string" + (groups.empty() ? "(nil)" : "{" + groups + "}") +
+        ", Extra:map[string][]string" + (wanted.user.extra.empty() ? "(nil)" : "{...}") +
+        "} without impersonating a user name");
   }
   const User& caller = request.user;
   std::string_view namespace_name;

@@ -1,6 +1,5 @@
-// Impersonation: "act as that user", when the caller may. Headers Impersonate-User, -Group, -Uid and
-// -Extra-KEY. Threads: any; pure.
-// Source: k8s.io/apiserver endpoints/filters/impersonation.
+// Impersonation: "act as that user", when the caller may. Headers Impersonate-User, -Group, -Uid
+// and -Extra-KEY. Threads: any; pure. Source: k8s.io/apiserver endpoints/filters/impersonation.
 #pragma once
 
 #include "apiserver/auth/authorizer.h"

@@ -100,16 +100,16 @@ Result<std::string> JwtKey::Sign(const kube::Json& claims) const {
   if (!impl_->is_private) {
     return InternalError("a public key cannot sign tokens");
   }
-  std::string text = EncodeBase64Url(R"({"alg":")" + std::string(algorithm()) + R"(","kid":")" +
-                                     id_ + "\"}");
+  std::string text =
+      EncodeBase64Url(R"({"alg":")" + std::string(algorithm()) + R"(","kid":")" + id_ + "\"}");
   text.append(".").append(EncodeBase64Url(kube::Dump(claims)));
   DigestContextPtr context(EVP_MD_CTX_new());
   std::size_t size = 0;
   const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
   std::string signature;
-  bool ok = EVP_DigestSignInit(context.get(), nullptr, EVP_sha256(), nullptr, impl_->key.get()) ==
-                1 &&
-            EVP_DigestSign(context.get(), nullptr, &size, bytes, text.size()) == 1;
+  bool ok =
+      EVP_DigestSignInit(context.get(), nullptr, EVP_sha256(), nullptr, impl_->key.get()) == 1 &&
+      EVP_DigestSign(context.get(), nullptr, &size, bytes, text.size()) == 1;
   if (ok) {
     signature.resize(size);
     ok = EVP_DigestSign(context.get(), reinterpret_cast<unsigned char*>(signature.data()), &size,

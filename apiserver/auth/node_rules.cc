@@ -32,16 +32,16 @@ std::vector<CompiledRule> CompileNodeRules() {
   rules.push_back(Rule({"create", "get", "list", "watch"}, "certificates.k8s.io",
                        {"certificatesigningrequests"}));
   rules.push_back(Rule(read, "certificates.k8s.io", {"clustertrustbundles"}));
-  rules.push_back(Rule({"get", "create", "update", "patch", "delete"}, "coordination.k8s.io",
-                       {"leases"}));
+  rules.push_back(
+      Rule({"get", "create", "update", "patch", "delete"}, "coordination.k8s.io", {"leases"}));
   rules.push_back(Rule({"get"}, "storage.k8s.io", {"volumeattachments"}));
   rules.push_back(Rule(read, "storage.k8s.io", {"csidrivers"}));
-  rules.push_back(Rule({"get", "create", "update", "patch", "delete"}, "storage.k8s.io",
-                       {"csinodes"}));
+  rules.push_back(
+      Rule({"get", "create", "update", "patch", "delete"}, "storage.k8s.io", {"csinodes"}));
   rules.push_back(Rule(read, "node.k8s.io", {"runtimeclasses"}));
-  rules.push_back(Rule({"get", "list", "watch", "create", "update", "patch", "delete",
-                        "deletecollection"},
-                       "resource.k8s.io", {"resourceslices"}));
+  rules.push_back(
+      Rule({"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"},
+           "resource.k8s.io", {"resourceslices"}));
   std::vector<CompiledRule> compiled;
   for (PolicyRule& rule : rules) {
     compiled.emplace_back(std::move(rule));

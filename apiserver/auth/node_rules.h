@@ -12,8 +12,8 @@
 namespace sublet::apiserver {
 
 std::vector<CompiledRule> CompileNodeRules();
-// The answer to a question about an object that only the pods of the node open to it: true or false;
-// nullopt when the question is none of these.
+// The answer to a question about an object that only the pods of the node open to it: true or
+// false; nullopt when the question is none of these.
 std::optional<bool> AskNodeGraph(const Attributes& attributes, std::string_view node,
                                  const NodeGraph* graph);
 

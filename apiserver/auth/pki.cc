@@ -14,20 +14,15 @@ namespace sublet::apiserver {
 namespace {
 
 Status FileError(std::string_view what, const std::string& path, int error) {
-  const std::string text =
-      "cannot " + std::string(what) + " " + path + ": " + std::strerror(error);
+  const std::string text = "cannot " + std::string(what) + " " + path + ": " + std::strerror(error);
   switch (error) {
     case EACCES:
     case EPERM:
-    case EROFS:
-      return Status(Reason::kForbidden, text);
+    case EROFS: return Status(Reason::kForbidden, text);
     case ENOSPC:
-    case EDQUOT:
-      return ServiceUnavailable(text);
-    case ENOENT:
-      return Status(Reason::kNotFound, text);
-    default:
-      return InternalError(text);
+    case EDQUOT: return ServiceUnavailable(text);
+    case ENOENT: return Status(Reason::kNotFound, text);
+    default: return InternalError(text);
   }
 }
 
@@ -212,8 +207,7 @@ Result<void> Pki::Load() {
 // True when the leaf was issued anew: missing, near its end, other names, or of another authority.
 Result<bool> Pki::EnsureLeaf(const std::string& name, const LeafOptions& leaf, KeyPair* pair) {
   const std::string base = options_.directory + "/" + name;
-  const std::string fingerprint =
-      Fingerprint(leaf) + EncodeBase64(authority_certificate()) + "\n";
+  const std::string fingerprint = Fingerprint(leaf) + EncodeBase64(authority_certificate()) + "\n";
   const auto stored_names = ReadWholeFile(base + ".names");
   auto stored = ReadPair(base);
   if (stored.ok() && stored_names.ok() && *stored_names == fingerprint) {
@@ -263,8 +257,8 @@ std::string MakeKubeconfig(const std::string& name, const std::string& server,
   std::string text = "apiVersion: v1\nkind: Config\nclusters:\n- cluster:\n";
   text += "    certificate-authority-data: " + EncodeBase64(authority_certificate) + "\n";
   text += "    server: " + server + "\n  name: " + name + "\n";
-  text += "contexts:\n- context:\n    cluster: " + name + "\n    user: " + name + "\n  name: " +
-          name + "\ncurrent-context: " + name + "\npreferences: {}\n";
+  text += "contexts:\n- context:\n    cluster: " + name + "\n    user: " + name +
+          "\n  name: " + name + "\ncurrent-context: " + name + "\npreferences: {}\n";
   text += "users:\n- name: " + name + "\n  user:\n";
   if (token.empty()) {
     text += "    client-certificate-data: " + EncodeBase64(client.certificate) + "\n";

@@ -1,11 +1,12 @@
-// Pki: the keys and certificates of one control plane, as files in DIR/pki, made at the first start:
+// Pki: the keys and certificates of one control plane, as files in DIR/pki, made at the first
+// start:
 //   ca.crt ca.key                       the authority (EC P-256, ten years)
 //   apiserver.crt .key                  what the TLS port shows (a year, renewed)
 //   admin.crt .key                      system:masters, for the written kubeconfig (a year, renewed)
 //   apiserver-kubelet-client.crt .key   what kubelets see (a year, renewed)
 //   sa.key sa.pub                       signs service account tokens
-// Private keys have mode 0600; a file is written beside its place and renamed, so a crash leaves the
-// old or the new one. Threads: Renew one at a time; the getters any.
+// Private keys have mode 0600; a file is written beside its place and renamed, so a crash leaves
+// the old or the new one. Threads: Renew one at a time; the getters any.
 #pragma once
 
 #include <functional>
@@ -41,8 +42,8 @@ class Pki {
   KeyPair kubelet_client() const SUBLET_EXCLUDES(mutex_);
   const std::string& service_account_key() const { return service_account_key_; }
 
-  // Issues leaves anew whose life is over by two thirds. True when one changed: the caller gives the
-  // listener its new material.
+  // Issues leaves anew whose life is over by two thirds. True when one changed: the caller gives
+  // the listener its new material.
   Result<bool> Renew() SUBLET_EXCLUDES(mutex_);
 
  private:

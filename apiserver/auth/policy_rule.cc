@@ -12,8 +12,8 @@ namespace sublet::apiserver {
 namespace {
 
 constexpr std::array<std::string_view, 13> kVerbs = {
-    "get",   "list",             "watch",       "create", "update",   "patch",  "delete",
-    "deletecollection", "impersonate", "bind", "escalate", "use", "approve"};
+    "get",         "list", "watch",    "create", "update", "patch", "delete", "deletecollection",
+    "impersonate", "bind", "escalate", "use",    "approve"};
 constexpr std::size_t kQuestionsMax = 10000;
 
 std::vector<std::string> Strings(const kube::Json& rule, const char* member) {
@@ -65,7 +65,8 @@ bool PathMatches(std::string_view pattern, std::string_view path) {
   return path.starts_with(pattern);
 }
 
-// One question a rule can be broken into: a single verb, group, resource and name, or a verb and URL.
+// One question a rule can be broken into: a single verb, group, resource and name, or a verb and
+// URL.
 struct Question {
   std::string verb;
   std::string group;
@@ -104,8 +105,7 @@ bool CoversResource(const std::vector<std::string>& held, std::string_view wante
     return true;
   }
   const auto slash = wanted.find('/');
-  return slash != std::string_view::npos &&
-         Contains(held, "*" + std::string(wanted.substr(slash)));
+  return slash != std::string_view::npos && Contains(held, "*" + std::string(wanted.substr(slash)));
 }
 
 bool Covers(const PolicyRule& rule, const Question& question) {
@@ -207,9 +207,8 @@ bool CompiledRule::AllowsResource(const Attributes& attributes) const {
 }
 
 bool CompiledRule::Allows(const Attributes& attributes, std::uint32_t verb_bit) const {
-  const bool verb_matches =
-      any_verb_ ||
-      (verb_bit != 0 ? (verb_bits_ & verb_bit) != 0 : Contains(rule_.verbs, attributes.verb));
+  const bool verb_matches = any_verb_ || (verb_bit != 0 ? (verb_bits_ & verb_bit) != 0
+                                                        : Contains(rule_.verbs, attributes.verb));
   if (!verb_matches) {
     return false;
   }

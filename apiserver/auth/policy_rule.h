@@ -1,7 +1,6 @@
-// PolicyRule: one RBAC rule, how it matches a question, and whether rules cover other rules (for the
-// escalation check).
-// Threads: any; pure.
-// Source: k8s.io/kubernetes pkg/apis/rbac/v1/evaluation_helpers.go, pkg/registry/rbac/validation.
+// PolicyRule: one RBAC rule, how it matches a question, and whether rules cover other rules (for
+// the escalation check). Threads: any; pure. Source: k8s.io/kubernetes
+// pkg/apis/rbac/v1/evaluation_helpers.go, pkg/registry/rbac/validation.
 #pragma once
 
 #include <cstdint>

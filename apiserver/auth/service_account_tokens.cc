@@ -151,12 +151,10 @@ Result<kube::Json> ServiceAccountTokens::Request(std::string_view namespace_name
   SUBLET_TRY(std::string token, keys_.front()->Sign(claims));
   request["status"] = {
       {"token", std::move(token)},
-      {"expirationTimestamp",
-       kube::FormatTime(WallTime(std::chrono::seconds(now + seconds)))}};
+      {"expirationTimestamp", kube::FormatTime(WallTime(std::chrono::seconds(now + seconds)))}};
   request["metadata"]["name"] = name;
   request["metadata"]["namespace"] = namespace_name;
-  request["metadata"]["creationTimestamp"] =
-      kube::FormatTime(WallTime(std::chrono::seconds(now)));
+  request["metadata"]["creationTimestamp"] = kube::FormatTime(WallTime(std::chrono::seconds(now)));
   return request;
 }
 

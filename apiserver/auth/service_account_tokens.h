@@ -1,8 +1,8 @@
-// ServiceAccountTokens: signs and checks the tokens of service accounts. A token is valid only while
-// the account, and the Pod, Secret or Node it is bound to, still exist with the uid it names.
+// ServiceAccountTokens: signs and checks the tokens of service accounts. A token is valid only
+// while the account, and the Pod, Secret or Node it is bound to, still exist with the uid it names.
 // Threads: any. A verified signature is remembered (ES256 costs about 60 µs), liveness is looked up
-// at every use, so that a deleted pod's token dies at once.
-// Source: k8s.io/kubernetes pkg/serviceaccount (claims.go, legacy.go), registry/core/serviceaccount.
+// at every use, so that a deleted pod's token dies at once. Source: k8s.io/kubernetes
+// pkg/serviceaccount (claims.go, legacy.go), registry/core/serviceaccount.
 #pragma once
 
 #include <memory>
@@ -58,8 +58,8 @@ class ServiceAccountTokens {
                                       std::string_view secret_name) const;
 
   // Who `token` is, when it is meant for one of `audiences` (empty = the API server's own).
-  // `matched` receives those of them that the token names. Errors: Unauthorized; the message says why
-  // and is for logs and TokenReview only.
+  // `matched` receives those of them that the token names. Errors: Unauthorized; the message says
+  // why and is for logs and TokenReview only.
   Result<User> Authenticate(std::string_view token, const std::vector<std::string>& audiences = {},
                             std::vector<std::string>* matched = nullptr) const;
 

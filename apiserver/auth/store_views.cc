@@ -89,8 +89,8 @@ StoreRbacSource::StoreRbacSource(storage::Store& store)
 
 RbacChange StoreRbacSource::ChangeOf(const Followed& followed, const std::string& key,
                                      const storage::ValuePtr& value) const {
-  const bool namespaced = followed.kind == RbacChange::Kind::kRole ||
-                          followed.kind == RbacChange::Kind::kRoleBinding;
+  const bool namespaced =
+      followed.kind == RbacChange::Kind::kRole || followed.kind == RbacChange::Kind::kRoleBinding;
   const KeyParts parts = SplitKey(key, followed.prefix.size(), namespaced);
   RbacChange change;
   change.kind = followed.kind;
@@ -138,9 +138,9 @@ bool StoreRbacSource::PullAll(std::vector<RbacChange>& out) {
         break;
       }
       for (const auto& event : events) {
-        out.push_back(ChangeOf(followed, event->key,
-                               event->type == storage::EventType::kDelete ? nullptr
-                                                                          : event->value));
+        out.push_back(
+            ChangeOf(followed, event->key,
+                     event->type == storage::EventType::kDelete ? nullptr : event->value));
       }
     }
   }
@@ -179,8 +179,7 @@ std::optional<LiveObject> StoreTokenObjects::Find(std::string_view resource,
   object.uid = facts.uid;
   if (facts.deleting) {
     const kube::Json tree = ParseStored(*record->value);
-    object.deleted_at =
-        kube::FindTime(kube::FindString(tree, {"metadata", "deletionTimestamp"}));
+    object.deleted_at = kube::FindTime(kube::FindString(tree, {"metadata", "deletionTimestamp"}));
   }
   if (resource == "pods") {
     object.node_name = FieldValue(*record->value, "spec.nodeName");

@@ -50,8 +50,8 @@ class StoreTokenObjects final : public TokenObjects {
   const storage::Store& store_;
 };
 
-// Looks through the pods of one namespace at each question: kubelets ask rarely (once per Secret and
-// pod start), and no index has to be kept for them.
+// Looks through the pods of one namespace at each question: kubelets ask rarely (once per Secret
+// and pod start), and no index has to be kept for them.
 class StoreNodeGraph final : public NodeGraph {
  public:
   explicit StoreNodeGraph(const storage::Store& store) : store_(store) {}

@@ -1,5 +1,5 @@
-// The schema of a custom resource as OpenAPI documents show it, made from the stored definition when
-// asked for: no tree of it outlives the answer.
+// The schema of a custom resource as OpenAPI documents show it, made from the stored definition
+// when asked for: no tree of it outlives the answer.
 #include <nlohmann/json.hpp>
 
 #include "apiserver/openapi/open_api.h"
@@ -15,13 +15,12 @@ void StripForV2(kube::Json& schema) {
   if (!schema.is_object()) {
     return;
   }
-  for (const char* field : {"oneOf", "anyOf", "not", "nullable", "x-kubernetes-validations",
-                            "allOf"}) {
+  for (const char* field :
+       {"oneOf", "anyOf", "not", "nullable", "x-kubernetes-validations", "allOf"}) {
     schema.erase(field);
   }
-  const bool preserve =
-      kube::FindBool(schema, {"x-kubernetes-preserve-unknown-fields"}) ||
-      kube::FindBool(schema, {"x-kubernetes-int-or-string"});
+  const bool preserve = kube::FindBool(schema, {"x-kubernetes-preserve-unknown-fields"}) ||
+                        kube::FindBool(schema, {"x-kubernetes-int-or-string"});
   if (preserve) {
     schema.erase("items");
     schema.erase("properties");
@@ -79,7 +78,8 @@ std::string CustomSchemaText(const Resource& resource, const ApiContext& context
     auto& properties = schema["properties"];
     properties["apiVersion"] = {
         {"type", "string"},
-        {"description", "APIVersion defines in which version of its schema the object is written."}};
+        {"description",
+         "APIVersion defines in which version of its schema the object is written."}};
     properties["kind"] = {{"type", "string"},
                           {"description", "Kind names the schema of the object."}};
     if (auto ref = kube::ParseJson(metadata_ref); ref.ok()) {
@@ -90,8 +90,10 @@ std::string CustomSchemaText(const Resource& resource, const ApiContext& context
           "Standard object's metadata: name, labels and what the server keeps.";
     }
   }
-  schema["x-kubernetes-group-version-kind"] = kube::Json::array(
-      {{{"group", resource.group()}, {"kind", resource.kind_name()}, {"version", resource.version()}}});
+  schema["x-kubernetes-group-version-kind"] =
+      kube::Json::array({{{"group", resource.group()},
+                          {"kind", resource.kind_name()},
+                          {"version", resource.version()}}});
   return kube::Dump(schema);
 }
 

@@ -60,7 +60,8 @@ std::string GoText(const Json& value) {
 }
 
 // The value at `path`; what stands in the way of it is said in `wrong`.
-const Json* AccessPath(const Json& object, const std::vector<std::string>& path, std::string* wrong) {
+const Json* AccessPath(const Json& object, const std::vector<std::string>& path,
+                       std::string* wrong) {
   const Json* at = &object;
   for (const auto& name : path) {
     if (!at->is_object()) {

@@ -129,8 +129,7 @@ std::shared_ptr<kube::Kind> MakeKind(const Json& definition, const Json& version
   kind->short_names = Texts(names, {"shortNames"});
   kind->categories = Texts(names, {"categories"});
   kind->namespaced = kube::FindString(definition, {"spec", "scope"}) == "Namespaced";
-  kind->verbs = {"delete", "deletecollection", "get",    "list",
-                 "patch",  "create",           "update", "watch"};
+  kind->verbs = {"delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"};
   kind->storage = {group, kind->resource};
   kind->is_custom = true;
   kind->has_generation = true;
@@ -148,8 +147,7 @@ std::string FnvText(const std::string& text) {
 
 }  // namespace
 
-std::string DeprecationWarning(const Json& version, std::string_view group,
-                               std::string_view kind) {
+std::string DeprecationWarning(const Json& version, std::string_view group, std::string_view kind) {
   if (!kube::FindBool(version, {"deprecated"})) {
     return "";
   }

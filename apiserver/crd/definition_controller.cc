@@ -11,8 +11,8 @@
 #include "apiserver/handlers/delete_object.h"
 #include "apiserver/handlers/write_common.h"
 #include "apiserver/registry/builtin.h"
-#include "apiserver/registry/object_codec.h"
 #include "apiserver/registry/kind_ops.h"
+#include "apiserver/registry/object_codec.h"
 #include "base/log.h"
 #include "kube/object.h"
 #include "kube/timestamp.h"
@@ -134,9 +134,8 @@ void DefinitionController::Run() {
   while (true) {
     {
       MutexLock lock(signal_->mutex);
-      const auto deadline = terminating_.empty()
-                                ? MonotonicTime::max()
-                                : std::chrono::steady_clock::now() + kDeletionPoll;
+      const auto deadline = terminating_.empty() ? MonotonicTime::max()
+                                                 : std::chrono::steady_clock::now() + kDeletionPoll;
       while (!signal_->pending && !signal_->stopping) {
         if (terminating_.empty()) {
           signal_->changed.Wait(signal_->mutex);
@@ -271,8 +270,7 @@ bool DefinitionController::Install(const Json& definition) {
 }
 
 // The sentence of the first clash with another definition of the group; "" when there is none.
-std::string DefinitionController::NameConflict(const Json& definition,
-                                               std::string* reason) const {
+std::string DefinitionController::NameConflict(const Json& definition, std::string* reason) const {
   const std::string self(kube::NameOf(definition));
   const std::string group(kube::FindString(definition, {"spec", "group"}));
   const Json wanted = NamesOf(definition);
@@ -361,13 +359,12 @@ Json DefinitionController::DesiredStatus(const Json& definition) const {
   return copy["status"];
 }
 
-// Stores the definition with its new status. A lost race needs no retry: the write that won comes as
-// an event.
+// Stores the definition with its new status. A lost race needs no retry: the write that won comes
+// as an event.
 void DefinitionController::WriteStatus(const Json& definition) {
   const std::string key = prefix_ + std::string(kube::NameOf(definition));
   const auto record = context_->store->Get(key);
-  if (!record ||
-      kube::ResourceVersionOf(definition) != std::to_string(record->mod_revision)) {
+  if (!record || kube::ResourceVersionOf(definition) != std::to_string(record->mod_revision)) {
     return;
   }
   const CatalogPtr catalog = context_->catalog->Get();
@@ -418,8 +415,7 @@ bool DefinitionController::DeleteInstances(const Json& definition) {
     call->request->user.groups = {"system:masters"};
     call->catalog = catalog;
     call->resource = resource;
-    const auto parts =
-        SplitKey(record.key, resource->type->prefix.size(), resource->namespaced());
+    const auto parts = SplitKey(record.key, resource->type->prefix.size(), resource->namespaced());
     auto job = std::make_shared<DeleteJob>();
     job->call = std::move(call);
     job->name = std::string(parts.name);

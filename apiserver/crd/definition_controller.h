@@ -3,10 +3,9 @@
 // empties them when they are deleted.
 //
 // The order for a new one: names checked, schemas compiled, resources in the catalog, then
-// Established=True; so whoever sees the condition can use the kind.
-// Threads: Start loads what is stored on the caller's thread, then the thread "crd" follows changes;
-// Stop joins it.
-// Source: k8s.io/apiextensions-apiserver pkg/controller/{status,establish,finalizer,apiapproval}.
+// Established=True; so whoever sees the condition can use the kind. Threads: Start loads what is
+// stored on the caller's thread, then the thread "crd" follows changes; Stop joins it. Source:
+// k8s.io/apiextensions-apiserver pkg/controller/{status,establish,finalizer,apiapproval}.
 #pragma once
 
 #include <map>
@@ -38,7 +37,7 @@ class DefinitionController {
     std::string uid;
     std::string fingerprint;  // generation, accepted names, deletion
     std::string group;
-    kube::Json names;         // the accepted ones; null while none are
+    kube::Json names;  // the accepted ones; null while none are
   };
 
   void Run();

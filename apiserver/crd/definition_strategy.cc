@@ -127,8 +127,9 @@ void CheckScalePath(const Json& scale, std::string_view field, std::string_view 
   }
   const bool under_spec = text.starts_with(".spec.");
   const bool under_status = text.starts_with(".status.");
-  if (root == ".spec." ? !under_spec : root == ".status." ? !under_status
-                                                          : !(under_spec || under_status)) {
+  if (root == ".spec."     ? !under_spec
+      : root == ".status." ? !under_status
+                           : !(under_spec || under_status)) {
     errors->Invalid(at, Text(text),
                     root.empty() ? "should be a json path under either .status or .spec"
                                  : "should be a json path under " +
@@ -181,9 +182,10 @@ void CheckSelectableFields(const Json& version, const std::string& path, FieldEr
     }
     const auto type = kube::FindString(*node, {"type"});
     if (type != "string" && type != "integer" && type != "boolean") {
-      errors->Invalid(at, Json(text),
-                      "must point to a field of type string, boolean or integer. Enum string fields "
-                      "and strings with formats are allowed.");
+      errors->Invalid(
+          at, Json(text),
+          "must point to a field of type string, boolean or integer. Enum string fields "
+          "and strings with formats are allowed.");
     }
   }
   if (list->size() > kFieldsMax) {
@@ -247,17 +249,17 @@ void CheckVersions(const Json& object, FieldErrors* errors) {
                       "can only be set for deprecated versions");
     }
     if (i == 0 || !columns_shared) {
-      CheckColumns(version, columns_shared ? "spec.additionalPrinterColumns"
-                                           : at + ".additionalPrinterColumns",
-                   errors);
+      CheckColumns(
+          version,
+          columns_shared ? "spec.additionalPrinterColumns" : at + ".additionalPrinterColumns",
+          errors);
     }
     if (i == 0 || !sub_shared) {
       CheckSubresources(version, sub_shared ? "spec.subresources" : at + ".subresources", errors);
     }
     if (i == 0 || !fields_shared) {
-      CheckSelectableFields(version,
-                            fields_shared ? "spec.selectableFields" : at + ".selectableFields",
-                            errors);
+      CheckSelectableFields(
+          version, fields_shared ? "spec.selectableFields" : at + ".selectableFields", errors);
     }
   }
   if (names.size() != versions.size()) {
@@ -283,7 +285,8 @@ void CheckConversion(const Json& object, FieldErrors* errors) {
   }
   const bool has_webhook = kube::Find(*conversion, {"webhook"}) != nullptr;
   if (strategy == "None" && has_webhook) {
-    errors->Forbidden(path + ".webhookClientConfig", "should not be set when strategy is not set to Webhook");
+    errors->Forbidden(path + ".webhookClientConfig",
+                      "should not be set when strategy is not set to Webhook");
   }
   if (strategy == "Webhook" && kube::Find(*conversion, {"webhook", "clientConfig"}) == nullptr) {
     errors->Required(path + ".webhookClientConfig", "required when strategy is set to Webhook");
@@ -345,9 +348,9 @@ void CheckApproval(const Json& object, const Json* old, FieldErrors* errors) {
   if (value.empty()) {
     errors->Required(path, must + std::string(kSee));
   } else if (!value.starts_with("unapproved") && !IsUrl(value)) {
-    errors->Invalid(path, Text(value),
-                    must + " with either a URL or a reason starting with \"unapproved\"" +
-                        std::string(kSee));
+    errors->Invalid(
+        path, Text(value),
+        must + " with either a URL or a reason starting with \"unapproved\"" + std::string(kSee));
   }
 }
 
@@ -464,16 +467,14 @@ void DefinitionStrategy::PrepareCreate(const kube::WriteContext&, Json* object) 
   AddStoredVersion(object);
 }
 
-void DefinitionStrategy::PrepareUpdate(const kube::WriteContext&, const Json&,
-                                       Json* object) const {
+void DefinitionStrategy::PrepareUpdate(const kube::WriteContext&, const Json&, Json* object) const {
   AddStoredVersion(object);
 }
 
 void DefinitionStrategy::ValidateCreate(const Json& object, FieldErrors* errors) const {
   const std::string name(kube::NameOf(object));
-  const std::string wanted =
-      std::string(kube::FindString(object, {"spec", "names", "plural"})) + "." +
-      std::string(kube::FindString(object, {"spec", "group"}));
+  const std::string wanted = std::string(kube::FindString(object, {"spec", "names", "plural"})) +
+                             "." + std::string(kube::FindString(object, {"spec", "group"}));
   if (name != wanted) {
     errors->Invalid(std::string("metadata.name"), Json(name),
                     "must be spec.names.plural+\".\"+spec.group");

@@ -197,8 +197,8 @@ bool JsonPath::Passes(const Step& step, const kube::Json& item) {
   if (step.op == "!=") {
     return *value != literal;
   }
-  const bool comparable = (value->is_number() && literal.is_number()) ||
-                          (value->is_string() && literal.is_string());
+  const bool comparable =
+      (value->is_number() && literal.is_number()) || (value->is_string() && literal.is_string());
   if (!comparable) {
     return false;
   }

@@ -69,17 +69,16 @@ Result<void> CheckPattern(const std::string& pattern) {
         {RE2::ErrorBadUTF8, "invalid UTF-8"}};
     const auto word = kWords.find(compiled.error_code());
     return BadRequest("error parsing regexp: " +
-                      (word == kWords.end() ? compiled.error()
-                                            : word->second + std::string(": `") +
-                                                  compiled.error_arg() + "`"));
+                      (word == kWords.end()
+                           ? compiled.error()
+                           : word->second + std::string(": `") + compiled.error_arg() + "`"));
   }
   return Ok();
 }
 
 bool MatchesPattern(const std::string& pattern, std::string_view text) {
   const auto compiled = Compiled(pattern);
-  return compiled->ok() &&
-         RE2::PartialMatch(re2::StringPiece(text.data(), text.size()), *compiled);
+  return compiled->ok() && RE2::PartialMatch(re2::StringPiece(text.data(), text.size()), *compiled);
 }
 
 }  // namespace sublet::apiserver

@@ -15,9 +15,9 @@ constexpr int kDepthMax = 200;
 
 NodeType TypeOf(std::string_view text) {
   static constexpr std::pair<std::string_view, NodeType> kTypes[] = {
-      {"object", NodeType::kObject},   {"array", NodeType::kArray},
-      {"string", NodeType::kString},   {"integer", NodeType::kInteger},
-      {"number", NodeType::kNumber},   {"boolean", NodeType::kBoolean}};
+      {"object", NodeType::kObject}, {"array", NodeType::kArray},
+      {"string", NodeType::kString}, {"integer", NodeType::kInteger},
+      {"number", NodeType::kNumber}, {"boolean", NodeType::kBoolean}};
   for (const auto& [name, type] : kTypes) {
     if (name == text) {
       return type;
@@ -87,8 +87,9 @@ class Compiler {
     node.required = Texts(schema, "required");
     node.list_keys = Texts(schema, "x-kubernetes-list-map-keys");
     const auto list = kube::FindString(schema, {"x-kubernetes-list-type"});
-    node.list_type = list == "map" ? ListType::kMap : list == "set" ? ListType::kSet
-                                                                    : ListType::kAtomic;
+    node.list_type = list == "map"   ? ListType::kMap
+                     : list == "set" ? ListType::kSet
+                                     : ListType::kAtomic;
   }
 
   Result<void> ReadChildren(const kube::Json& schema, SchemaNode& node, int depth) {
@@ -127,10 +128,9 @@ class Compiler {
 
   Result<void> ReadLimits(const kube::Json& schema, SchemaNode& node, int depth) {
     static constexpr const char* kFields[] = {
-        "minimum",       "maximum",       "multipleOf",  "minLength", "maxLength",
-        "minItems",      "maxItems",      "minProperties", "maxProperties", "uniqueItems",
-        "pattern",       "enum",          "allOf",       "anyOf",     "oneOf",
-        "not"};
+        "minimum",  "maximum",       "multipleOf",    "minLength",   "maxLength", "minItems",
+        "maxItems", "minProperties", "maxProperties", "uniqueItems", "pattern",   "enum",
+        "allOf",    "anyOf",         "oneOf",         "not"};
     if (std::none_of(std::begin(kFields), std::end(kFields),
                      [&](const char* field) { return schema.contains(field); })) {
       return Ok();
@@ -188,8 +188,7 @@ std::string Fingerprint(const SchemaNode& node) {
     }
   };
   add_number(static_cast<int>(node.type) * 64 + static_cast<int>(node.list_type) * 16 +
-             (node.nullable ? 1 : 0) + (node.embedded ? 2 : 0) +
-             (node.forbids_additional ? 4 : 0));
+             (node.nullable ? 1 : 0) + (node.embedded ? 2 : 0) + (node.forbids_additional ? 4 : 0));
   add(node.format);
   for (const auto* list : {&node.list_keys, &node.required}) {
     for (const auto& text : *list) {
@@ -248,7 +247,8 @@ std::size_t SchemaValidator::node_count() const { return pool_->size(); }
 
 Result<std::shared_ptr<const SchemaValidator>> SchemaValidator::Compile(const kube::Json& schema) {
   std::shared_ptr<SchemaValidator> validator(new SchemaValidator());
-  SUBLET_TRY(validator->root_, Compiler(*validator->pool_, validator->has_rules_).Compile(schema, 0));
+  SUBLET_TRY(validator->root_,
+             Compiler(*validator->pool_, validator->has_rules_).Compile(schema, 0));
   validator->pool_->Seal();
   return std::shared_ptr<const SchemaValidator>(std::move(validator));
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -9,12 +10,17 @@
 
 #include "kube/json.h"
 
-#include <nlohmann/json.hpp>
-
 namespace sublet::apiserver {
 
 enum class NodeType : std::uint8_t {
-  kAny, kObject, kArray, kString, kInteger, kNumber, kBoolean, kIntOrString
+  kAny,
+  kObject,
+  kArray,
+  kString,
+  kInteger,
+  kNumber,
+  kBoolean,
+  kIntOrString
 };
 enum class ListType : std::uint8_t { kAtomic, kSet, kMap };
 
@@ -36,8 +42,8 @@ struct SchemaNode {
   NodeType type = NodeType::kAny;
   ListType list_type = ListType::kAtomic;
   bool nullable = false;
-  bool embedded = false;             // x-kubernetes-embedded-resource
-  bool forbids_additional = false;   // additionalProperties: false
+  bool embedded = false;            // x-kubernetes-embedded-resource
+  bool forbids_additional = false;  // additionalProperties: false
   std::string format;
   std::vector<std::string> list_keys;
   std::vector<std::string> required;

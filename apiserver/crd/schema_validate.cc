@@ -129,9 +129,9 @@ class Run {
   static constexpr std::size_t kErrorsMax = 100;
 
   void WrongType(const std::string& path, std::string_view wanted, std::string_view actual) {
-    errors_->TypeInvalid(path, Json(std::string(actual)),
-                         path + " in body must be of type " + std::string(wanted) + ": " +
-                             kube::GoQuote(actual));
+    errors_->TypeInvalid(
+        path, Json(std::string(actual)),
+        path + " in body must be of type " + std::string(wanted) + ": " + kube::GoQuote(actual));
     if (wanted == "integer" && actual == "number") {
       Unplaced("Checked value must be of type integer (default format) in " + path);
     }
@@ -194,9 +194,9 @@ class Run {
     const NodeLimits& limits = *node.limits;
     const auto size = static_cast<std::int64_t>(value.size());
     if (limits.min_items && size < *limits.min_items) {
-      errors_->Invalid(path, Json(size),
-                       path + " in body should have at least " +
-                           std::to_string(*limits.min_items) + " items");
+      errors_->Invalid(
+          path, Json(size),
+          path + " in body should have at least " + std::to_string(*limits.min_items) + " items");
     }
     if (limits.max_items && size > *limits.max_items) {
       errors_->TooMany(path, size, *limits.max_items);
@@ -219,14 +219,14 @@ class Run {
       return nullptr;
     }
     for (const auto& candidate : *old) {
-      const bool same = candidate.is_object() &&
-                        std::all_of(node.list_keys.begin(), node.list_keys.end(),
-                                    [&](const std::string& key) {
-                                      const auto a = candidate.find(key);
-                                      const auto b = item.find(key);
-                                      return (a == candidate.end()) == (b == item.end()) &&
-                                             (a == candidate.end() || *a == *b);
-                                    });
+      const bool same =
+          candidate.is_object() &&
+          std::all_of(node.list_keys.begin(), node.list_keys.end(), [&](const std::string& key) {
+            const auto a = candidate.find(key);
+            const auto b = item.find(key);
+            return (a == candidate.end()) == (b == item.end()) &&
+                   (a == candidate.end() || *a == *b);
+          });
       if (same) {
         return &candidate;
       }
@@ -255,9 +255,9 @@ class Run {
     }
     if (!node.format.empty() && node.type != NodeType::kIntOrString &&
         !MatchesFormat(node.format, text)) {
-      errors_->TypeInvalid(path, value,
-                           path + " in body must be of type " + node.format + ": " +
-                               kube::GoQuote(text));
+      errors_->TypeInvalid(
+          path, value,
+          path + " in body must be of type " + node.format + ": " + kube::GoQuote(text));
     }
   }
 
@@ -278,15 +278,15 @@ class Run {
                          path + " in body should be a multiple of " + Show(*limits.multiple_of));
       }
     }
-    if (limits.maximum && (limits.exclusive_maximum ? number >= *limits.maximum
-                                                    : number > *limits.maximum)) {
+    if (limits.maximum &&
+        (limits.exclusive_maximum ? number >= *limits.maximum : number > *limits.maximum)) {
       errors_->Invalid(path, value,
                        path + " in body should be less than " +
                            (limits.exclusive_maximum ? "" : "or equal to ") +
                            Show(*limits.maximum));
     }
-    if (limits.minimum && (limits.exclusive_minimum ? number <= *limits.minimum
-                                                    : number < *limits.minimum)) {
+    if (limits.minimum &&
+        (limits.exclusive_minimum ? number <= *limits.minimum : number < *limits.minimum)) {
       errors_->Invalid(path, value,
                        path + " in body should be greater than " +
                            (limits.exclusive_minimum ? "" : "or equal to ") +
@@ -479,8 +479,7 @@ const SchemaNode* SchemaNode::FindProperty(std::string_view name) const {
   return it != properties.end() && it->first == name ? it->second : nullptr;
 }
 
-void SchemaValidator::Validate(const Json& object, const Json* old,
-                               FieldErrors* errors) const {
+void SchemaValidator::Validate(const Json& object, const Json* old, FieldErrors* errors) const {
   Run(errors).Value(*root_, object, old, "");
   if (old != nullptr) {
     // Lists that were not unique before may stay so.

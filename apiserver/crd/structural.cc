@@ -97,9 +97,9 @@ class Checker {
       }
     } else if (type.empty() && !Flag(schema, "x-kubernetes-int-or-string") &&
                !Flag(schema, "x-kubernetes-preserve-unknown-fields")) {
-      static constexpr const char* kWhere[] = {
-          "must not be empty at the root", "must not be empty for specified object fields",
-          "must not be empty for specified array items"};
+      static constexpr const char* kWhere[] = {"must not be empty at the root",
+                                               "must not be empty for specified object fields",
+                                               "must not be empty for specified array items"};
       errors_->Required(path + ".type", kWhere[static_cast<int>(level)]);
     }
     static constexpr const char* kTypes[] = {"array",  "boolean", "integer",
@@ -222,18 +222,15 @@ class Checker {
       const std::string key_path = path + ".x-kubernetes-list-map-keys[" + std::to_string(i) + "]";
       const Json* property = kube::Find(*items, {"properties", key});
       if (property == nullptr) {
-        errors_->Invalid(key_path, keys[i],
-                         "entries must all be names of item properties");
+        errors_->Invalid(key_path, keys[i], "entries must all be names of item properties");
         continue;
       }
       const auto type = kube::FindString(*property, {"type"});
       if (type == "array" || type == "object") {
-        errors_->Invalid(Key(path + ".items", "properties", key) + ".type",
-                         Json(std::string(type)),
+        errors_->Invalid(Key(path + ".items", "properties", key) + ".type", Json(std::string(type)),
                          "must be a scalar type if parent array's x-kubernetes-list-type is map");
       }
-      const bool is_required =
-          std::find(required.begin(), required.end(), key) != required.end();
+      const bool is_required = std::find(required.begin(), required.end(), key) != required.end();
       if (!is_required && !property->contains("default")) {
         errors_->Required(Key(path + ".items", "properties", key) + ".default",
                           "this property is in x-kubernetes-list-map-keys, so it must have a "
@@ -248,8 +245,7 @@ class Checker {
   }
 
   void Children(const Json& schema, Level level, const std::string& path, int depth) {
-    if (const Json* map = kube::Find(schema, {"properties"});
-        map != nullptr && map->is_object()) {
+    if (const Json* map = kube::Find(schema, {"properties"}); map != nullptr && map->is_object()) {
       for (auto it = map->begin(); it != map->end(); ++it) {
         const bool root_metadata = level == Level::kRoot && it.key() == "metadata";
         if (!root_metadata) {
@@ -301,8 +297,7 @@ class Checker {
     for (auto it = metadata->begin(); it != metadata->end(); ++it) {
       if (it.key() == "properties" && it->is_object()) {
         for (auto property = it->begin(); property != it->end(); ++property) {
-          only_names =
-              only_names && (property.key() == "name" || property.key() == "generateName");
+          only_names = only_names && (property.key() == "name" || property.key() == "generateName");
         }
       } else if (it.key() != "type" && it.key() != "default" && it.key() != "description") {
         only_names = false;
@@ -326,8 +321,7 @@ class Checker {
       for (std::size_t i = 0; i < it->size(); ++i) {
         const bool skip_inner = may_skip_first_all_of && std::string_view(field) == "allOf" &&
                                 i == 0 && IsIntOrStringAnyOf((*it)[i]);
-        Nested((*it)[i], skip_inner, path + "." + field + "[" + std::to_string(i) + "]",
-               depth + 1);
+        Nested((*it)[i], skip_inner, path + "." + field + "[" + std::to_string(i) + "]", depth + 1);
       }
     }
     if (const Json* other = kube::Find(schema, {"not"})) {
@@ -336,9 +330,9 @@ class Checker {
     const std::string pattern(kube::FindString(schema, {"pattern"}));
     if (!pattern.empty()) {
       if (const auto checked = CheckPattern(pattern); !checked.ok()) {
-        errors_->Invalid(path + ".pattern", Json(pattern),
-                         "must be a valid regular expression, but isn't: " +
-                             checked.error().message());
+        errors_->Invalid(
+            path + ".pattern", Json(pattern),
+            "must be a valid regular expression, but isn't: " + checked.error().message());
       }
     }
   }
@@ -371,8 +365,7 @@ class Checker {
       }
     }
     Values(schema, skip_any_of, false, path, depth);
-    if (const Json* map = kube::Find(schema, {"properties"});
-        map != nullptr && map->is_object()) {
+    if (const Json* map = kube::Find(schema, {"properties"}); map != nullptr && map->is_object()) {
       for (auto it = map->begin(); it != map->end(); ++it) {
         if (it.key() == "metadata") {
           errors_->Forbidden(Key(path, "properties", "metadata"),
@@ -393,24 +386,22 @@ class Checker {
       return;
     }
     const auto type = kube::FindString(schema, {"type"});
-    const bool fits = type.empty() || (type == "object" && it->is_object()) ||
-                      (type == "array" && it->is_array()) ||
-                      (type == "string" && it->is_string()) ||
-                      (type == "boolean" && it->is_boolean()) ||
-                      (type == "integer" && it->is_number_integer()) ||
-                      (type == "number" && it->is_number()) ||
-                      (it->is_null() && Flag(schema, "nullable"));
+    const bool fits =
+        type.empty() || (type == "object" && it->is_object()) ||
+        (type == "array" && it->is_array()) || (type == "string" && it->is_string()) ||
+        (type == "boolean" && it->is_boolean()) || (type == "integer" && it->is_number_integer()) ||
+        (type == "number" && it->is_number()) || (it->is_null() && Flag(schema, "nullable"));
     if (!fits) {
-      const std::string_view actual = it->is_object()    ? "object"
-                                      : it->is_array()   ? "array"
-                                      : it->is_string()  ? "string"
-                                      : it->is_boolean() ? "boolean"
-                                      : it->is_null()    ? "null"
+      const std::string_view actual = it->is_object()           ? "object"
+                                      : it->is_array()          ? "array"
+                                      : it->is_string()         ? "string"
+                                      : it->is_boolean()        ? "boolean"
+                                      : it->is_null()           ? "null"
                                       : it->is_number_integer() ? "integer"
                                                                 : "number";
-      errors_->TypeInvalid(path + ".default", Json(std::string(actual)),
-                           " in body must be of type " + std::string(type) + ": " +
-                               kube::GoQuote(actual));
+      errors_->TypeInvalid(
+          path + ".default", Json(std::string(actual)),
+          " in body must be of type " + std::string(type) + ": " + kube::GoQuote(actual));
     }
   }
 

@@ -19,8 +19,8 @@ class Discovery {
   // `server_address` ("127.0.0.1:6443") stands in /api for old clients.
   explicit Discovery(std::string server_address);
 
-  // Answers /, /api, /apis, /api/v1, /apis/<g>, /apis/<g>/<v>, /version. False when the path is none
-  // of them.
+  // Answers /, /api, /apis, /api/v1, /apis/<g>, /apis/<g>/<v>, /version. False when the path is
+  // none of them.
   bool Serve(Call& call);
 
  private:

@@ -10,8 +10,8 @@
 
 namespace sublet::apiserver {
 
-kube::Json ApiVersionsDocument(std::string_view server_address);          // /api
-kube::Json ApiGroupListDocument(const Catalog& catalog);                  // /apis
+kube::Json ApiVersionsDocument(std::string_view server_address);           // /api
+kube::Json ApiGroupListDocument(const Catalog& catalog);                   // /apis
 kube::Json ApiGroupDocument(const GroupEntry& group, bool is_standalone);  // /apis/<g>
 kube::Json ApiResourceListDocument(const Catalog& catalog, std::string_view group,
                                    std::string_view version);  // /api/v1, /apis/<g>/<v>

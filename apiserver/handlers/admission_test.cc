@@ -13,15 +13,16 @@ class Admission : public ApiFixture {
  protected:
   Admission() {
     MakeNamespace("ns");
-    EXPECT_EQ(Post("/api/v1/namespaces/ns/serviceaccounts", {{"metadata", {{"name", "default"}}}})
-                  .code,
-              201);
+    EXPECT_EQ(
+        Post("/api/v1/namespaces/ns/serviceaccounts", {{"metadata", {{"name", "default"}}}}).code,
+        201);
   }
   static Json Pod(const std::string& name, Json resources = Json::object()) {
-    return {{"metadata", {{"name", name}}},
-            {"spec",
-             {{"containers",
-               Json::array({{{"name", "c"}, {"image", "i"}, {"resources", std::move(resources)}}})}}}};
+    return {
+        {"metadata", {{"name", name}}},
+        {"spec",
+         {{"containers",
+           Json::array({{{"name", "c"}, {"image", "i"}, {"resources", std::move(resources)}}})}}}};
   }
   static Json Service(const std::string& name, Json spec = Json::object()) {
     spec["ports"] = Json::array({{{"port", 80}}});
@@ -65,8 +66,8 @@ TEST_F(Admission, TheDefaultNamespaceStays) {
 }
 
 TEST_F(Admission, NothingIsCreatedInATerminatingNamespace) {
-  ASSERT_EQ(Post("/api/v1/namespaces", {{"metadata", {{"name", "ending"}}},
-                                        {"spec", {{"finalizers", {"kubernetes"}}}}})
+  ASSERT_EQ(Post("/api/v1/namespaces",
+                 {{"metadata", {{"name", "ending"}}}, {"spec", {{"finalizers", {"kubernetes"}}}}})
                 .code,
             201);
   const auto deleting = Do("DELETE", "/api/v1/namespaces/ending");
@@ -75,17 +76,19 @@ TEST_F(Admission, NothingIsCreatedInATerminatingNamespace) {
   const auto refused =
       Post("/api/v1/namespaces/ending/configmaps", {{"metadata", {{"name", "a"}}}});
   EXPECT_EQ(refused.code, 403);
-  EXPECT_EQ(refused.message(),
-            "configmaps \"a\" is forbidden: unable to create new content in namespace ending because "
-            "it is being terminated");
+  EXPECT_EQ(
+      refused.message(),
+      "configmaps \"a\" is forbidden: unable to create new content in namespace ending because "
+      "it is being terminated");
   EXPECT_EQ(refused.Tree()["details"]["causes"][0]["reason"], "NamespaceTerminating");
 }
 
 TEST_F(Admission, PodSecurityIsEnforcedByLabel) {
   const auto labelled = Patch("/api/v1/namespaces/ns", "application/merge-patch+json",
                               {{"metadata",
-                                {{"labels", {{"pod-security.kubernetes.io/enforce", "baseline"},
-                                             {"pod-security.kubernetes.io/warn", "restricted"}}}}}});
+                                {{"labels",
+                                  {{"pod-security.kubernetes.io/enforce", "baseline"},
+                                   {"pod-security.kubernetes.io/warn", "restricted"}}}}}});
   ASSERT_EQ(labelled.code, 200) << labelled.body;
   const auto warned = Post(kPods, Pod("p"));
   EXPECT_EQ(warned.code, 201);
@@ -199,21 +202,22 @@ TEST_F(Admission, EvictionAsksTheDisruptionBudget) {
   live["status"]["conditions"] = Json::array({{{"type", "Ready"}, {"status", "True"}}});
   ASSERT_EQ(Put(std::string(kPods) + "/p/status", live).code, 200);
   const std::string budgets = "/apis/policy/v1/namespaces/ns/poddisruptionbudgets";
-  ASSERT_EQ(Post(budgets, {{"metadata", {{"name", "b"}}},
-                           {"spec", {{"minAvailable", 1},
-                                     {"selector", {{"matchLabels", {{"app", "x"}}}}}}}})
+  ASSERT_EQ(Post(budgets,
+                 {{"metadata", {{"name", "b"}}},
+                  {"spec", {{"minAvailable", 1}, {"selector", {{"matchLabels", {{"app", "x"}}}}}}}})
                 .code,
             201);
   Json budget = Get(budgets + "/b").Tree();
-  budget["status"] = {{"observedGeneration", 1}, {"disruptionsAllowed", 0},
-                      {"currentHealthy", 1},     {"desiredHealthy", 1},
+  budget["status"] = {{"observedGeneration", 1},
+                      {"disruptionsAllowed", 0},
+                      {"currentHealthy", 1},
+                      {"desiredHealthy", 1},
                       {"expectedPods", 1}};
   ASSERT_EQ(Put(budgets + "/b/status", budget).code, 200);
   const Json eviction = {{"metadata", {{"name", "p"}}}};
   const auto refused = Post(std::string(kPods) + "/p/eviction", eviction);
   EXPECT_EQ(refused.code, 429) << refused.body;
-  EXPECT_EQ(refused.message(),
-            "Cannot evict pod as it would violate the pod's disruption budget.");
+  EXPECT_EQ(refused.message(), "Cannot evict pod as it would violate the pod's disruption budget.");
   budget = Get(budgets + "/b").Tree();
   budget["status"]["disruptionsAllowed"] = 1;
   ASSERT_EQ(Put(budgets + "/b/status", budget).code, 200);

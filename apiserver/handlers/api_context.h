@@ -51,7 +51,7 @@ struct Call {
   const kube::Subresource* subresource = nullptr;  // null: the main resource
   OutputForm form;
   std::size_t request_warnings = 0;  // collected before the verb began
-  bool on_pool = false;  // runs on the request pool: may wait
+  bool on_pool = false;              // runs on the request pool: may wait
 
   const std::string& namespace_name() const { return request->info.namespace_name; }
   const std::string& name() const { return request->info.name; }

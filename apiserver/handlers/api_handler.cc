@@ -14,8 +14,9 @@ using VerbFunction = void (*)(CallPtr);
 
 VerbFunction GenericVerb(std::string_view verb) {
   static constexpr std::pair<std::string_view, VerbFunction> kVerbs[] = {
-      {"get", &HandleGet},       {"list", &HandleList},     {"watch", &HandleWatch},
-      {"create", &HandleCreate}, {"update", &HandleUpdate}, {"patch", &HandlePatch},
+      {"get", &HandleGet},       {"list", &HandleList},
+      {"watch", &HandleWatch},   {"create", &HandleCreate},
+      {"update", &HandleUpdate}, {"patch", &HandlePatch},
       {"delete", &HandleDelete}, {"deletecollection", &HandleDeleteCollection},
   };
   for (const auto& [name, function] : kVerbs) {
@@ -142,11 +143,10 @@ void ApiHandler::HandleResource(CallPtr call) {
   call->request_warnings = call->request->warnings.size();
   const auto handler = context_->extensions.find(extension);
   if (!IsConnect(info.subresource)) {
-    auto form = NegotiateOutput(
-        *call->request,
-        {.allows_table = resource->kind->has_metadata,
-         .is_custom = resource->kind->is_custom,
-         .is_collection = info.verb == "list" || info.verb == "watch"});
+    auto form = NegotiateOutput(*call->request,
+                                {.allows_table = resource->kind->has_metadata,
+                                 .is_custom = resource->kind->is_custom,
+                                 .is_collection = info.verb == "list" || info.verb == "watch"});
     if (!form.ok()) {
       return SendError(*call, form.error());
     }

@@ -16,8 +16,8 @@ using kube::Json;
 
 constexpr ResourceName kBindingName{"", "pods/binding"};
 
-// The one caller that may take a binding back, and only in process: the tenant's syncer, which knows
-// that the host's node refused the pod before any container ran.
+// The one caller that may take a binding back, and only in process: the tenant's syncer, which
+// knows that the host's node refused the pod before any container ran.
 constexpr std::string_view kUnbinder = "system:sublet:syncer";
 constexpr std::string_view kUnbindReason = "sublet.dev/unbind-reason";
 constexpr std::string_view kUnbindMessage = "sublet.dev/unbind-message";
@@ -109,13 +109,12 @@ Result<Json> Bind(const BindingJob& job, Json pod) {
   }
   const auto node = kube::FindString(pod, {"spec", "nodeName"});
   if (!node.empty()) {
-    return Conflict(kBindingName, name, "pod " + name + " is already assigned to node \"" +
-                                            std::string(node) + "\"");
+    return Conflict(kBindingName, name,
+                    "pod " + name + " is already assigned to node \"" + std::string(node) + "\"");
   }
   if (const Json* gates = kube::Find(pod, {"spec", "schedulingGates"});
       gates != nullptr && gates->is_array() && !gates->empty()) {
-    return Conflict(kBindingName, name,
-                    "pod " + name + " has non-empty .spec.schedulingGates");
+    return Conflict(kBindingName, name, "pod " + name + " has non-empty .spec.schedulingGates");
   }
   pod["spec"]["nodeName"] = std::string(kube::FindString(job.binding, {"target", "name"}));
   for (const char* field : {"annotations", "labels"}) {
@@ -148,8 +147,7 @@ void Run(const JobPtr& job) {
   Call& call = *job->call;
   const CatalogPtr catalog = call.catalog;
   const Resource* pods = catalog->Find("", "v1", "pods");
-  const auto record =
-      call.context->store->Get(pods->type->Key(call.namespace_name(), job->name));
+  const auto record = call.context->store->Get(pods->type->Key(call.namespace_name(), job->name));
   if (!record) {
     return SendError(call, NotFound({"", "pods"}, job->name));
   }

@@ -48,9 +48,9 @@ Status Unrecognized(const Call& call, const kube::Kind* expected, std::string_vi
   if (expected == nullptr) {
     return BadRequest("couldn't get version/kind; json parse error: " + std::string(why));
   }
-  return BadRequest("the object provided is unrecognized (must be of type " +
-                    expected->gvk.kind + "): couldn't get version/kind; json parse error: " +
-                    std::string(why) + " (" + Summary(call.request->body) + ")");
+  return BadRequest("the object provided is unrecognized (must be of type " + expected->gvk.kind +
+                    "): couldn't get version/kind; json parse error: " + std::string(why) + " (" +
+                    Summary(call.request->body) + ")");
 }
 
 // The package that Go prints for a kind's internal type: "core.ConfigMap", "rbac.Role".
@@ -72,7 +72,10 @@ Result<void> CheckType(const Call& call, const BodyTarget& target, kube::Json& t
     if (!it->is_string()) {
       return BadRequest(
           std::string("couldn't get version/kind; json parse error: json: cannot unmarshal ") +
-          (it->is_number() ? "number" : it->is_boolean() ? "bool" : it->is_array() ? "array" : "object") +
+          (it->is_number()    ? "number"
+           : it->is_boolean() ? "bool"
+           : it->is_array()   ? "array"
+                              : "object") +
           " into Go struct field ." + name + " of type string");
     }
     return it->get<std::string>();
@@ -98,10 +101,11 @@ Result<void> CheckType(const Call& call, const BodyTarget& target, kube::Json& t
     const Resource* other = call.catalog->FindKind(actual.group, actual.version, actual.kind);
     const bool known = other != nullptr;
     if (target.needs_type && !same_kind && actual.ApiVersion() == expected.ApiVersion()) {
-      return Invalid(actual.group, actual.kind, kube::FindString(tree, {"metadata", "name"}),
-                     {{"FieldValueInvalid",
-                       "Invalid value: " + kube::GoQuote(actual.kind) + ": must be " + expected.kind,
-                       "kind"}});
+      return Invalid(
+          actual.group, actual.kind, kube::FindString(tree, {"metadata", "name"}),
+          {{"FieldValueInvalid",
+            "Invalid value: " + kube::GoQuote(actual.kind) + ": must be " + expected.kind,
+            "kind"}});
     }
     if (known && !same_kind) {
       // It is read as what it says it is first.
@@ -194,8 +198,8 @@ Result<void> DecodeTree(Call& call, const kube::Kind& kind, FieldValidation vali
     }
     return Invalid("", "", "",
                    {{"FieldValueInvalid",
-                     "Invalid value: " + kube::GoQuote(patched_text ? patched_text() : before) + ": " +
-                         std::string(why),
+                     "Invalid value: " + kube::GoQuote(patched_text ? patched_text() : before) +
+                         ": " + std::string(why),
                      "patch"}});
   };
   if (is_patch && !patched_text && validation == FieldValidation::kStrict) {
@@ -226,8 +230,8 @@ Result<void> DecodeTree(Call& call, const kube::Kind& kind, FieldValidation vali
 Result<kube::Json> DecodeBody(Call& call, const BodyTarget& target, FieldValidation validation) {
   SUBLET_TRY(RawBody raw, ParseBody(call, validation != FieldValidation::kIgnore, target.kind));
   SUBLET_RETURN_IF_ERROR(CheckType(call, target, raw.tree));
-  SUBLET_RETURN_IF_ERROR(DecodeTree(call, *target.kind, validation,
-                                    std::move(raw.duplicate_fields), raw.tree, false));
+  SUBLET_RETURN_IF_ERROR(
+      DecodeTree(call, *target.kind, validation, std::move(raw.duplicate_fields), raw.tree, false));
   return std::move(raw.tree);
 }
 

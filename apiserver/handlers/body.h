@@ -37,8 +37,8 @@ struct BodyTarget {
 // defaults filled. Errors: BadRequest with the texts of Kubernetes' decoders.
 Result<kube::Json> DecodeBody(Call& call, const BodyTarget& target, FieldValidation validation);
 
-// The second half, for trees that come from elsewhere (patched objects). `context` is "" or "patch":
-// for patches problems are answered 422 on the field "patch", whose value is shown as what
+// The second half, for trees that come from elsewhere (patched objects). `context` is "" or
+// "patch": for patches problems are answered 422 on the field "patch", whose value is shown as what
 // `patched_text` makes (none = the JSON of `tree`); it is called only when there is a problem.
 Result<void> DecodeTree(Call& call, const kube::Kind& kind, FieldValidation validation,
                         std::vector<std::string> duplicates, kube::Json& tree, bool is_patch,

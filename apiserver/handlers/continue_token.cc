@@ -81,8 +81,8 @@ bool IsCleanPath(std::string_view path) {
 }  // namespace
 
 std::string EncodeContinue(const ContinueToken& token) {
-  std::string json = "{\"v\":\"meta.k8s.io/v1\",\"rv\":" + std::to_string(token.revision) +
-                     ",\"start\":";
+  std::string json =
+      "{\"v\":\"meta.k8s.io/v1\",\"rv\":" + std::to_string(token.revision) + ",\"start\":";
   kube::AppendJsonString(token.start, &json);
   json += '}';
   return EncodeBase64Url(json);

@@ -56,9 +56,8 @@ class Custom : public ApiFixture {
 };
 
 TEST_F(Custom, ObjectsArePrunedAndDefaulted) {
-  const auto answer = Post(kTabs, Tab("a", {{"cronSpec", "* * * * *"},
-                                            {"bogus", 1},
-                                            {"free", {{"x", {{"y", 1}}}}}}));
+  const auto answer = Post(
+      kTabs, Tab("a", {{"cronSpec", "* * * * *"}, {"bogus", 1}, {"free", {{"x", {{"y", 1}}}}}}));
   ASSERT_EQ(answer.code, 201) << answer.body;
   const Json tree = answer.Tree();
   EXPECT_EQ(tree["spec"]["image"], "busybox");
@@ -134,8 +133,7 @@ TEST_F(Custom, VersionsDifferInApiVersionOnly) {
   EXPECT_EQ(old.code, 200);
   EXPECT_EQ(old.Tree()["apiVersion"], "stable.example.com/v1beta1");
   EXPECT_EQ(old.Tree()["spec"]["image"], "busybox");
-  EXPECT_EQ(old.Header("Warning"),
-            "299 - \"stable.example.com/v1beta1 CronTab is deprecated\"");
+  EXPECT_EQ(old.Header("Warning"), "299 - \"stable.example.com/v1beta1 CronTab is deprecated\"");
   const Json list = Get(kTabs).Tree();
   EXPECT_EQ(list["kind"], "CronTabList");
   EXPECT_EQ(list["items"][0]["kind"], "CronTab");
@@ -238,10 +236,10 @@ TEST_F(Custom, ApplyTracksOwners) {
 
 TEST_F(Custom, StrategicPatchIsRefused) {
   ASSERT_EQ(Post(kTabs, Tab("a", {{"cronSpec", "*"}})).code, 201);
-  EXPECT_EQ(Patch(std::string(kTabs) + "/a", "application/strategic-merge-patch+json",
-                  Json::object())
-                .code,
-            415);
+  EXPECT_EQ(
+      Patch(std::string(kTabs) + "/a", "application/strategic-merge-patch+json", Json::object())
+          .code,
+      415);
   Json tab = Get(std::string(kTabs) + "/a").Tree();
   tab["metadata"].erase("resourceVersion");
   const auto unconditional = Put(std::string(kTabs) + "/a", tab);
@@ -284,9 +282,9 @@ TEST_F(Custom, BadDefinitionsAreRefused) {
       << schema.message();
   bad = TabDefinition();
   bad["spec"]["versions"][1]["storage"] = true;
-  EXPECT_NE(Post(path, bad).message().find(
-                "must have exactly one version marked as storage version"),
-            std::string::npos);
+  EXPECT_NE(
+      Post(path, bad).message().find("must have exactly one version marked as storage version"),
+      std::string::npos);
 }
 
 }  // namespace

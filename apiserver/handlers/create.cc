@@ -39,8 +39,8 @@ Result<void> PrepareCreate(Call& call, const CreateInput& input, kube::Json& obj
 Status NameTaken(const Call& call, const std::string& name, bool generated,
                  const std::optional<storage::Record>& current) {
   Status status = AlreadyExists(call.resource->Name(), name);
-  const bool deleting = current && current->value->attachment != nullptr &&
-                        FactsOf(*current->value).deleting;
+  const bool deleting =
+      current && current->value->attachment != nullptr && FactsOf(*current->value).deleting;
   if (!generated && !deleting) {
     return status;
   }
@@ -75,8 +75,7 @@ void FinishCreate(const CreateCommit& commit, Result<storage::TxnResult> result)
     return SendValue(*call, 201, result->values.front());
   }
   const bool name_taken = result->conflict == 0;
-  const int attempts_max =
-      name_taken && commit.generated ? kGenerateNameAttempts : kAttemptsMax;
+  const int attempts_max = name_taken && commit.generated ? kGenerateNameAttempts : kAttemptsMax;
   const bool may_run_again = !name_taken || commit.generated || commit.again_when_taken;
   if (may_run_again && commit.again && commit.attempt + 1 < attempts_max) {
     return Offload(call, [again = commit.again, attempt = commit.attempt + 1] { again(attempt); });

@@ -14,8 +14,8 @@ namespace sublet::apiserver {
 
 struct CreateInput {
   WriteOptions options;
-  kube::Json object;      // decoded, defaulted, namespace checked
-  bool tracked = false;   // managedFields are right already (apply)
+  kube::Json object;     // decoded, defaulted, namespace checked
+  bool tracked = false;  // managedFields are right already (apply)
   // An object of this name that appeared meanwhile is no error: run again and update it.
   bool again_when_taken = false;
   // Runs the whole request again, on the pool: after a lost race on a companion or on a generated

@@ -23,8 +23,10 @@ TEST_F(Crud, ATerminatingNamespaceOutlivesWritesOfItsStatus) {
   MakeNamespace("ending");
   Json body = Do("DELETE", "/api/v1/namespaces/ending").Tree();
   ASSERT_EQ(body["status"]["phase"], "Terminating");
-  body["status"]["conditions"] = Json::array({{{"type", "NamespaceContentRemaining"}, {"status", "True"},
-                                               {"reason", "SomeResourcesRemain"}, {"message", "m"},
+  body["status"]["conditions"] = Json::array({{{"type", "NamespaceContentRemaining"},
+                                               {"status", "True"},
+                                               {"reason", "SomeResourcesRemain"},
+                                               {"message", "m"},
                                                {"lastTransitionTime", "2026-01-01T00:00:00Z"}}});
   EXPECT_EQ(Put("/api/v1/namespaces/ending/status", body).code, 200);
   const auto held = Get("/api/v1/namespaces/ending");
@@ -149,8 +151,8 @@ TEST_F(Crud, ListPagesStayAtTheFirstRevision) {
     if (!page["metadata"].contains("continue")) {
       break;
     }
-    page = Get(std::string(kMaps) + "?limit=2&continue=" +
-               page["metadata"]["continue"].get<std::string>())
+    page = Get(std::string(kMaps) +
+               "?limit=2&continue=" + page["metadata"]["continue"].get<std::string>())
                .Tree();
     EXPECT_EQ(page["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
   }
@@ -167,7 +169,8 @@ TEST_F(Crud, SelectorsFilterListsAndWatches) {
   const Json list = Get(std::string(kMaps) + "?labelSelector=v%3D2").Tree();
   ASSERT_EQ(list["items"].size(), 1u);
   EXPECT_EQ(list["items"][0]["metadata"]["name"], "b");
-  EXPECT_EQ(Get(std::string(kMaps) + "?fieldSelector=metadata.name%3Da").Tree()["items"].size(), 1u);
+  EXPECT_EQ(Get(std::string(kMaps) + "?fieldSelector=metadata.name%3Da").Tree()["items"].size(),
+            1u);
   EXPECT_EQ(Get(std::string(kMaps) + "?fieldSelector=spec.x%3Da").code, 400);
 
   auto watch = Watch(std::string(kMaps) + "?watch=true&labelSelector=v%3D2&resourceVersion=" +
@@ -260,7 +263,8 @@ TEST_F(Crud, ApplyTellsKeysThatStandTwice) {
   const std::string body =
       "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  k: one\n  k: two\n";
   const std::string why =
-      "error converting YAML to JSON: yaml: unmarshal errors:\n  line 7: key \"k\" already set in map";
+      "error converting YAML to JSON: yaml: unmarshal errors:\n  line 7: key \"k\" already set in "
+      "map";
   const std::string url = std::string(kMaps) + "/a?fieldManager=m";
   const std::vector<std::pair<std::string, std::string>> yaml = {
       {"content-type", "application/apply-patch+yaml"}};
@@ -316,19 +320,20 @@ TEST_F(Crud, EventsAreSelectedByWhoReportsThem) {
   EXPECT_EQ(Get(core + "?fieldSelector=reportingController%3Done").code, 400);
 }
 
-Json Condition(const char* type) { return {{"type", type}, {"status", "True"}, {"reason", "Test"}}; }
+Json Condition(const char* type) {
+  return {{"type", type}, {"status", "True"}, {"reason", "Test"}};
+}
 
 TEST_F(Crud, ASigningRequestsConditionsComeThroughItsSubresources) {
   // base64 of "-----BEGIN CERTIFICATE REQUEST-----" and "-----BEGIN CERTIFICATE-----".
   const std::string all = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
-  const Json request = {
-      {"apiVersion", "certificates.k8s.io/v1"},
-      {"kind", "CertificateSigningRequest"},
-      {"metadata", {{"name", "a"}}},
-      {"spec",
-       {{"request", "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0="},
-        {"signerName", "example.com/test"},
-        {"usages", {"client auth"}}}}};
+  const Json request = {{"apiVersion", "certificates.k8s.io/v1"},
+                        {"kind", "CertificateSigningRequest"},
+                        {"metadata", {{"name", "a"}}},
+                        {"spec",
+                         {{"request", "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0="},
+                          {"signerName", "example.com/test"},
+                          {"usages", {"client auth"}}}}};
   ASSERT_EQ(Post(all, request).code, 201);
   const std::string url = all + "/a";
   const auto merge = "application/merge-patch+json";
@@ -341,17 +346,18 @@ TEST_F(Crud, ASigningRequestsConditionsComeThroughItsSubresources) {
   tree["status"]["conditions"].push_back(Condition("Approved"));
   tree = Put(url + "/approval", tree).Tree();
   ASSERT_EQ(tree["status"]["conditions"].size(), 2u);
-  const auto certificate = Patch(
-      url + "/status", merge, {{"status", {{"certificate", "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t"}}}});
+  const auto certificate =
+      Patch(url + "/status", merge,
+            {{"status", {{"certificate", "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t"}}}});
   ASSERT_EQ(certificate.code, 200) << certificate.body;
   tree = certificate.Tree();
   EXPECT_EQ(tree["status"]["conditions"].size(), 2u);
   tree["status"]["conditions"].push_back(Condition("More"));
   EXPECT_EQ(Put(url + "/status", tree).Tree()["status"]["conditions"].size(), 3u);
   // What is decided stays, and only /approval decides.
-  const auto both = Patch(
-      url + "/approval", merge,
-      {{"status", {{"conditions", {Condition("Approved"), Condition("Denied")}}}}});
+  const auto both =
+      Patch(url + "/approval", merge,
+            {{"status", {{"conditions", {Condition("Approved"), Condition("Denied")}}}}});
   EXPECT_EQ(both.code, 422);
   EXPECT_NE(both.message().find("mutually exclusive"), std::string::npos);
   const auto removed = Patch(url + "/approval", merge, {{"status", {{"conditions", nullptr}}}});
@@ -387,10 +393,10 @@ TEST_F(Crud, DiscoveryNamesWhatIsServed) {
     found = found || (resource["name"] == "configmaps" && resource["kind"] == "ConfigMap");
   }
   EXPECT_TRUE(found);
-  const auto aggregated =
-      Do("GET", "/apis", "",
-         {{"accept",
-           "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"}});
+  const auto aggregated = Do(
+      "GET", "/apis", "",
+      {{"accept",
+        "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"}});
   EXPECT_EQ(aggregated.content_type,
             "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
   EXPECT_EQ(aggregated.Tree()["kind"], "APIGroupDiscoveryList");

@@ -1,7 +1,8 @@
+#include "apiserver/handlers/delete.h"
+
 #include <nlohmann/json.hpp>
 
 #include "apiserver/handlers/body.h"
-#include "apiserver/handlers/delete.h"
 #include "apiserver/handlers/delete_object.h"
 #include "apiserver/handlers/respond.h"
 #include "apiserver/handlers/verbs.h"
@@ -31,10 +32,10 @@ void AnswerDelete(Call& call, const DeleteOptions& options, Result<DeleteOutcome
     return SendDeleted(call, name, result->uid);
   }
   // 202 only for clients that asked in the old way and must wait.
-  const int code = !result->removed && options.orphan_dependents.has_value() &&
-                           !*options.orphan_dependents
-                       ? 202
-                       : 200;
+  const int code =
+      !result->removed && options.orphan_dependents.has_value() && !*options.orphan_dependents
+          ? 202
+          : 200;
   if (result->tree != nullptr) {
     return SendTree(call, code, *result->tree);
   }

@@ -39,8 +39,7 @@ class Sweep : public std::enable_shared_from_this<Sweep> {
  private:
   void Start(std::size_t index) {
     const auto& record = found_.records[index];
-    const auto parts =
-        SplitKey(record.key, call_->type().prefix.size(), call_->type().namespaced);
+    const auto parts = SplitKey(record.key, call_->type().prefix.size(), call_->type().namespaced);
     auto job = std::make_shared<DeleteJob>();
     job->call = call_;
     job->name = std::string(parts.name);
@@ -61,8 +60,8 @@ class Sweep : public std::enable_shared_from_this<Sweep> {
         failed_ = true;
         error_ = std::make_unique<Status>(result.error());
       }
-      pump = !pumping_ && !failed_ && next_ < found_.records.size() &&
-             in_flight_ <= kInFlightMax / 2;
+      pump =
+          !pumping_ && !failed_ && next_ < found_.records.size() && in_flight_ <= kInFlightMax / 2;
       pumping_ = pumping_ || pump;
     }
     if (pump && !call_->context->offload([self = shared_from_this()] { self->Pump(); })) {
@@ -129,8 +128,8 @@ void HandleDeleteCollection(CallPtr call) {
   if (!selection.ok()) {
     return SendError(*call, selection.error());
   }
-  auto found = call->context->store->List(call->type().CollectionPrefix(call->namespace_name()), "",
-                                          0, 0);
+  auto found =
+      call->context->store->List(call->type().CollectionPrefix(call->namespace_name()), "", 0, 0);
   if (!found.ok()) {
     return SendError(*call, found.error());
   }

@@ -46,8 +46,8 @@ void BumpGeneration(kube::Json& object) {
   }
 }
 
-// Grace as pods have it: what was asked, else what the pod says, else 30 s; none for pods that never
-// ran or have ended.
+// Grace as pods have it: what was asked, else what the pod says, else 30 s; none for pods that
+// never ran or have ended.
 std::int64_t PodGrace(const kube::Json& pod, const DeleteOptions& options) {
   std::int64_t seconds = 30;
   if (options.grace_seconds) {
@@ -276,25 +276,24 @@ void Commit(const JobPtr& job, Step step, kube::Json object, const storage::Reco
   for (auto& companion : companions) {
     ops.push_back(std::move(companion));
   }
-  job->call->context->store->Transact(
-      std::move(ops), [job, outcome](Result<storage::TxnResult> result) mutable {
-        if (!result.ok()) {
-          return job->done(std::move(result).error());
-        }
-        if (!result->committed) {
-          return Retry(job);
-        }
-        outcome.value = result->values.front();
-        job->done(std::move(outcome));
-      });
+  job->call->context->store->Transact(std::move(ops),
+                                      [job, outcome](Result<storage::TxnResult> result) mutable {
+                                        if (!result.ok()) {
+                                          return job->done(std::move(result).error());
+                                        }
+                                        if (!result->committed) {
+                                          return Retry(job);
+                                        }
+                                        outcome.value = result->values.front();
+                                        job->done(std::move(outcome));
+                                      });
 }
 
 }  // namespace
 
 void RunDelete(std::shared_ptr<DeleteJob> job) {
   Call& call = *job->call;
-  const auto record =
-      call.context->store->Get(call.type().Key(job->namespace_name, job->name));
+  const auto record = call.context->store->Get(call.type().Key(job->namespace_name, job->name));
   if (!record) {
     return job->done(NotFound(call.resource->Name(), job->name));
   }
@@ -304,8 +303,7 @@ void RunDelete(std::shared_ptr<DeleteJob> job) {
     return job->done(std::move(checked).error());
   }
   std::vector<storage::Op> companions;
-  auto admission =
-      MakeAdmissionRequest(call, Operation::kDelete, job->options.dry_run, companions);
+  auto admission = MakeAdmissionRequest(call, Operation::kDelete, job->options.dry_run, companions);
   const kube::Json old = object;
   admission.old_object = &old;
   admission.name = job->name;

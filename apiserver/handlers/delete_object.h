@@ -1,6 +1,6 @@
-// The deletion of one object: preconditions, grace, finalizers and deletion policies, in Kubernetes'
-// exact order; shared by DELETE, deletecollection and eviction.
-// Source: k8s.io/apiserver registry/rest/delete.go, registry/generic/registry/store.go.
+// The deletion of one object: preconditions, grace, finalizers and deletion policies, in
+// Kubernetes' exact order; shared by DELETE, deletecollection and eviction. Source:
+// k8s.io/apiserver registry/rest/delete.go, registry/generic/registry/store.go.
 #pragma once
 
 #include <functional>
@@ -18,8 +18,8 @@ namespace sublet::apiserver {
 
 // What became of it.
 struct DeleteOutcome {
-  bool removed = false;      // gone from storage (or would be, for a dry run)
-  storage::ValuePtr value;   // the object as it is now, or as it was last; null for a dry run
+  bool removed = false;     // gone from storage (or would be, for a dry run)
+  storage::ValuePtr value;  // the object as it is now, or as it was last; null for a dry run
   // The object as it is answered when it is not `value`: dry runs, pods that are gone.
   std::shared_ptr<const kube::Json> tree;
   std::string uid;

@@ -80,7 +80,8 @@ Result<Json> Charge(const Json& pod, Json budget, std::string_view now) {
   }
   const auto allowed = kube::FindInt(budget, {"status", "disruptionsAllowed"});
   if (allowed < 0) {
-    return Forbidden({"policy", "poddisruptionbudget"}, name, "pdb disruptions allowed is negative");
+    return Forbidden({"policy", "poddisruptionbudget"}, name,
+                     "pdb disruptions allowed is negative");
   }
   Json& disrupted = kube::EnsureObject(&budget["status"], "disruptedPods");
   if (disrupted.size() > kDisruptedMax) {
@@ -153,8 +154,8 @@ void Commit(const JobPtr& job, const storage::Record& pod_record, Json pod,
     }
     const bool again = !result->committed;
     if (again && ++job->attempt >= kAttemptsMax) {
-      return SendError(*job->call, Conflict(job->call->resource->Name(), job->call->name(),
-                                            kModifiedMessage));
+      return SendError(*job->call,
+                       Conflict(job->call->resource->Name(), job->call->name(), kModifiedMessage));
     }
     Offload(job->call, [job, again] { again ? Run(job) : DeletePod(job); });
   });

@@ -138,8 +138,7 @@ bool WantsPretty(const Request& request) {
            pretty == "TRUE" || pretty == "True";
   }
   const auto agent = request.Header("user-agent");
-  return agent.starts_with("curl") || agent.starts_with("Wget") ||
-         agent.starts_with("Mozilla/5.0");
+  return agent.starts_with("curl") || agent.starts_with("Wget") || agent.starts_with("Mozilla/5.0");
 }
 
 }  // namespace
@@ -161,15 +160,16 @@ std::vector<AcceptClause> ParseAccept(std::string_view header) {
     }
   });
   // By quality, then the more specific first, as the client wrote them otherwise.
-  std::stable_sort(clauses.begin(), clauses.end(), [](const AcceptClause& a, const AcceptClause& b) {
-    if (a.q != b.q) {
-      return a.q > b.q;
-    }
-    if ((a.type == "*") != (b.type == "*")) {
-      return b.type == "*";
-    }
-    return a.subtype != "*" && b.subtype == "*" && a.type == b.type;
-  });
+  std::stable_sort(clauses.begin(), clauses.end(),
+                   [](const AcceptClause& a, const AcceptClause& b) {
+                     if (a.q != b.q) {
+                       return a.q > b.q;
+                     }
+                     if ((a.type == "*") != (b.type == "*")) {
+                       return b.type == "*";
+                     }
+                     return a.subtype != "*" && b.subtype == "*" && a.type == b.type;
+                   });
   return clauses;
 }
 
@@ -202,8 +202,8 @@ Result<OutputForm> NegotiateOutput(const Request& request, const OutputRules& ru
   const auto accept = request.Header("accept");
   if (!NegotiateClauses(accept, rules.allows_table, form)) {
     if (!rules.is_custom && !NamesKnownType(accept)) {
-      std::string text = "406: Not Acceptable\n\nAvailable representations: " +
-                         std::string(kMediaTypes);
+      std::string text =
+          "406: Not Acceptable\n\nAvailable representations: " + std::string(kMediaTypes);
       if (rules.is_collection) {
         text += ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
       }
@@ -221,9 +221,9 @@ Result<OutputForm> NegotiateOutput(const Request& request, const OutputRules& ru
     } else if (include == "Object") {
       form.include = OutputForm::Include::kObject;
     } else if (!include.empty() && include != "Metadata") {
-      return BadRequest("Unable to convert to Table as requested: includeObject: Invalid value: \"" +
-                        std::string(include) +
-                        "\": must be 'Metadata', 'Object', 'None', or empty");
+      return BadRequest(
+          "Unable to convert to Table as requested: includeObject: Invalid value: \"" +
+          std::string(include) + "\": must be 'Metadata', 'Object', 'None', or empty");
     }
   }
   return form;
@@ -240,10 +240,10 @@ Result<MediaType> NegotiateInput(const Request& request, bool allows_protobuf) {
   if (type == "application/vnd.kubernetes.protobuf" && allows_protobuf) {
     return MediaType::kProtobuf;
   }
-  return Status(Reason::kUnsupportedMediaType,
-                "the body of the request was in an unknown format - accepted media types include: " +
-                    std::string(allows_protobuf ? kMediaTypes
-                                                : kCustomMediaTypes));
+  return Status(
+      Reason::kUnsupportedMediaType,
+      "the body of the request was in an unknown format - accepted media types include: " +
+          std::string(allows_protobuf ? kMediaTypes : kCustomMediaTypes));
 }
 
 }  // namespace sublet::apiserver

@@ -27,14 +27,12 @@ struct OutputForm {
   bool stream_watch = false;  // the client wrote ;stream=watch
 
   // True when published bytes can be sent as they stand.
-  bool IsPlainJson() const {
-    return media == MediaType::kJson && as == As::kObject && !pretty;
-  }
+  bool IsPlainJson() const { return media == MediaType::kJson && as == As::kObject && !pretty; }
   std::string ContentType() const;
 };
 
 struct OutputRules {
-  bool allows_table = true;    // false for kinds that have no rows (reviews)
+  bool allows_table = true;  // false for kinds that have no rows (reviews)
   bool is_custom = false;
   bool is_collection = false;  // list and watch
 };

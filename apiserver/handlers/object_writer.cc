@@ -43,11 +43,8 @@ void ObjectWriter::Object(PieceSink& sink, const storage::ValuePtr& value,
       sink.Shared(value, MetadataBytes(*value));
       sink.Literal("}");
       return;
-    case OutputForm::As::kTable:
-      sink.Own(EncodeTree(TreeOf(*value), with_columns));
-      return;
-    case OutputForm::As::kObject:
-      break;
+    case OutputForm::As::kTable: sink.Own(EncodeTree(TreeOf(*value), with_columns)); return;
+    case OutputForm::As::kObject: break;
   }
   if (!CanServeBytes(*value)) {
     std::string text;
@@ -77,8 +74,8 @@ void ObjectWriter::ObjectAt(PieceSink& sink, const storage::ValuePtr& value,
 }
 
 void ObjectWriter::ListItem(PieceSink& sink, const storage::ValuePtr& value, bool first) const {
-  const bool is_cut = form_.as == OutputForm::As::kObject && !resource_.kind->is_custom &&
-                      CanServeBytes(*value);
+  const bool is_cut =
+      form_.as == OutputForm::As::kObject && !resource_.kind->is_custom && CanServeBytes(*value);
   if (is_cut) {
     sink.Literal(first ? "{" : ",{");
     sink.Shared(value, RestAfterHead(*value).substr(1));
@@ -109,8 +106,8 @@ std::string ObjectWriter::ListHead(storage::Revision revision, std::string_view 
   if (form_.as == OutputForm::As::kTable) {
     out += "\"Table\",\"apiVersion\":\"meta.k8s.io/" + form_.meta_version + "\"";
   } else if (form_.as == OutputForm::As::kPartial) {
-    out += "\"PartialObjectMetadataList\",\"apiVersion\":\"meta.k8s.io/" + form_.meta_version +
-           "\"";
+    out +=
+        "\"PartialObjectMetadataList\",\"apiVersion\":\"meta.k8s.io/" + form_.meta_version + "\"";
   } else {
     kube::AppendJsonString(resource_.kind->list_kind, &out);
     out += ",\"apiVersion\":";
@@ -173,12 +170,8 @@ void ObjectWriter::AppendRow(const kube::Json& tree, std::string_view metadata,
   }
   out += ",\"object\":";
   switch (form_.include) {
-    case OutputForm::Include::kNone:
-      out += "null";
-      break;
-    case OutputForm::Include::kObject:
-      kube::AppendJson(tree, &out);
-      break;
+    case OutputForm::Include::kNone: out += "null"; break;
+    case OutputForm::Include::kObject: kube::AppendJson(tree, &out); break;
     case OutputForm::Include::kMetadata:
       out += "{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/" +
              form_.meta_version + "\",\"metadata\":";
@@ -205,8 +198,8 @@ std::string ObjectWriter::EncodeTree(const kube::Json& tree, bool with_columns) 
     return out;
   }
   if (form_.as == OutputForm::As::kPartial) {
-    out = "{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/" +
-          form_.meta_version + "\",\"metadata\":";
+    out = "{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/" + form_.meta_version +
+          "\",\"metadata\":";
     kube::AppendJson(tree.at("metadata"), &out);
     out += "}";
     return out;

@@ -41,8 +41,8 @@ class ObjectWriter {
   void Object(PieceSink& sink, const storage::ValuePtr& value, bool with_columns = true) const;
   // The same with another revision in the hole (what a watcher sees when an object stops matching).
   void ObjectAt(PieceSink& sink, const storage::ValuePtr& value, storage::Revision revision) const;
-  // One item of a list, with the comma before it unless it is the first: without apiVersion and kind
-  // for built-in kinds.
+  // One item of a list, with the comma before it unless it is the first: without apiVersion and
+  // kind for built-in kinds.
   void ListItem(PieceSink& sink, const storage::ValuePtr& value, bool first) const;
 
   // {"kind":"PodList",...,"items":[  and what closes it.
@@ -64,7 +64,7 @@ class ObjectWriter {
   const Resource& resource_;
   const OutputForm& form_;
   WallTime now_;
-  bool same_head_ = false;  // stored apiVersion and kind are the served ones
+  bool same_head_ = false;                   // stored apiVersion and kind are the served ones
   std::shared_ptr<const std::string> head_;  // {"apiVersion":"..","kind":".."
 };
 

@@ -81,8 +81,8 @@ std::vector<std::string> DryRunOfQuery(const Query& query) {
 void CheckFieldManager(std::string_view manager, std::vector<StatusCause>& causes) {
   constexpr std::size_t kBytesMax = 128;
   if (manager.size() > kBytesMax) {
-    causes.push_back({"FieldValueTooLong", "Too long: may not be more than 128 bytes",
-                      "fieldManager"});
+    causes.push_back(
+        {"FieldValueTooLong", "Too long: may not be more than 128 bytes", "fieldManager"});
   }
   for (std::size_t i = 0; i < manager.size(); ++i) {
     const auto c = static_cast<unsigned char>(manager[i]);
@@ -119,8 +119,8 @@ void CheckListMatch(const ListOptions& options, std::string_view match,
           kField, "resourceVersionMatch is forbidden unless resourceVersion is provided"));
     }
     if (!options.continue_token.empty()) {
-      causes.push_back(ForbiddenField(
-          kField, "resourceVersionMatch is forbidden when continue is provided"));
+      causes.push_back(
+          ForbiddenField(kField, "resourceVersionMatch is forbidden when continue is provided"));
     }
     if (match != "Exact" && match != "NotOlderThan") {
       causes.push_back(NotSupported(kField, Quoted(match), {"Exact", "NotOlderThan", ""}));
@@ -163,8 +163,8 @@ void CheckWatchMatch(const ListOptions& options, std::string_view match,
 Result<void> ReadDeleteBody(const kube::Json& given, DeleteOptions& options,
                             std::vector<std::string>& dry_run) {
   kube::Json body = given;
-  SUBLET_RETURN_IF_ERROR(kube::NormalizeTyped(
-      kube::schema::FindType("meta.k8s.io", "v1", "DeleteOptions"), &body));
+  SUBLET_RETURN_IF_ERROR(
+      kube::NormalizeTyped(kube::schema::FindType("meta.k8s.io", "v1", "DeleteOptions"), &body));
   if (const auto it = body.find("gracePeriodSeconds"); it != body.end() && !it->is_null()) {
     options.grace_seconds = it->get<std::int64_t>();
   }
@@ -255,8 +255,8 @@ Result<WriteOptions> ParseWriteOptions(const Request& request, std::string_view 
   options.force = QueryBool(request.query, "force");
   options.field_manager = std::string(request.query.Get("fieldManager"));
   if (is_apply && options.field_manager.empty()) {
-    causes.push_back({"FieldValueRequired", "Required value: is required for apply patch",
-                      "fieldManager"});
+    causes.push_back(
+        {"FieldValueRequired", "Required value: is required for apply patch", "fieldManager"});
   }
   if (!is_apply && options.has_force && kind == "PatchOptions") {
     causes.push_back(ForbiddenField("force", "may not be specified for non-apply patch"));

@@ -6,12 +6,12 @@
 #include "apiserver/handlers/verbs.h"
 #include "apiserver/handlers/write_common.h"
 #include "apiserver/registry/kind_ops.h"
+#include "kube/field_error.h"
 #include "kube/go_print.h"
 #include "kube/json_patch.h"
-#include "kube/field_error.h"
 #include "kube/object.h"
-#include "kube/typed.h"
 #include "kube/strategic_merge_patch.h"
+#include "kube/typed.h"
 #include "kube/yaml_strict.h"
 
 namespace sublet::apiserver {
@@ -29,9 +29,9 @@ Status UnsupportedPatch(bool is_custom) {
   }
   std::string types = std::string(kJsonPatch) + ", " + std::string(kMergePatch);
   types += ", " + std::string(kApplyPatch);
-  return Status(Reason::kUnsupportedMediaType,
-                "the body of the request was in an unknown format - accepted media types include: " +
-                    types);
+  return Status(
+      Reason::kUnsupportedMediaType,
+      "the body of the request was in an unknown format - accepted media types include: " + types);
 }
 
 struct Patch {
@@ -58,8 +58,9 @@ Result<Patch> ReadPatch(const Call& call, const WriteOptions& options) {
   }
   patch.body = std::move(*body);
   if (patch.type == kJsonPatch && !patch.body.is_array()) {
-    return BadRequest("error decoding patch: json: cannot unmarshal object into Go value of type "
-                      "[]handlers.jsonPatchOp");
+    return BadRequest(
+        "error decoding patch: json: cannot unmarshal object into Go value of type "
+        "[]handlers.jsonPatchOp");
   }
   if (patch.type != kJsonPatch && !patch.body.is_object()) {
     return BadRequest("error decoding patch: json: cannot unmarshal " +
@@ -101,8 +102,7 @@ Result<kube::Json> ApplyTo(Call& call, const Patch& patch, const kube::Json& liv
   } else if (patch.type == kMergePatch) {
     kube::ApplyMergePatch(patch.body, &object);
   } else {
-    SUBLET_RETURN_IF_ERROR(
-        kube::ApplyStrategicMergePatch(call.kind().type, patch.body, &object));
+    SUBLET_RETURN_IF_ERROR(kube::ApplyStrategicMergePatch(call.kind().type, patch.body, &object));
   }
   if (!object.is_object()) {
     return kube::UnprocessablePatch();
@@ -112,8 +112,8 @@ Result<kube::Json> ApplyTo(Call& call, const Patch& patch, const kube::Json& liv
   if (patch.type == kStrategicPatch) {
     patched_text = [&patch] { return kube::GoPrint(patch.body); };
   }
-  SUBLET_RETURN_IF_ERROR(DecodeTree(call, call.kind(), validation, patch.duplicates, object, true,
-                                    patched_text));
+  SUBLET_RETURN_IF_ERROR(
+      DecodeTree(call, call.kind(), validation, patch.duplicates, object, true, patched_text));
   object["apiVersion"] = call.resource->ApiVersion();
   object["kind"] = call.resource->kind_name();
   return object;
@@ -130,23 +130,24 @@ void HandleApply(std::shared_ptr<UpdateJob> job) {
     return SendError(*call, BadRequest("error decoding YAML: " + config.error().message()));
   }
   if (!config->is_object()) {
-    return SendError(*call, BadRequest("error decoding YAML: error unmarshaling JSON: while decoding "
-                                       "JSON: json: cannot unmarshal " +
-                                       std::string(config->is_array()    ? "array"
-                                                   : config->is_string() ? "string"
-                                                   : config->is_number() ? "number"
-                                                                         : "bool") +
-                                       " into Go value of type map[string]interface {}"));
+    return SendError(*call,
+                     BadRequest("error decoding YAML: error unmarshaling JSON: while decoding "
+                                "JSON: json: cannot unmarshal " +
+                                std::string(config->is_array()    ? "array"
+                                            : config->is_string() ? "string"
+                                            : config->is_number() ? "number"
+                                                                  : "bool") +
+                                " into Go value of type map[string]interface {}"));
   }
   job->allow_create = call->subresource == nullptr;
   job->tracks_itself = true;
   auto shared = std::make_shared<const kube::Json>(std::move(*config));
-  const std::string repeated =
-      twice.empty() ? std::string()
-                    : "error converting YAML to JSON: yaml: unmarshal errors:\n  " +
-                          kube::Join(twice, "\n  ");
-  job->make = [call, shared, repeated, options = job->options](
-                  const kube::Json* live) -> Result<kube::Json> {
+  const std::string repeated = twice.empty()
+                                   ? std::string()
+                                   : "error converting YAML to JSON: yaml: unmarshal errors:\n  " +
+                                         kube::Join(twice, "\n  ");
+  job->make = [call, shared, repeated,
+               options = job->options](const kube::Json* live) -> Result<kube::Json> {
     SUBLET_TRY(kube::Json object,
                ApplyConfig(*call->resource, *shared, live, options.field_manager, options.force,
                            call->subresource_name(), call->context->clock->Now()));
@@ -175,8 +176,7 @@ void HandlePatch(CallPtr call) {
   if (!known) {
     return SendError(*call, UnsupportedPatch(is_custom));
   }
-  const auto options =
-      ParseWriteOptions(*call->request, "PatchOptions", type == kApplyPatch);
+  const auto options = ParseWriteOptions(*call->request, "PatchOptions", type == kApplyPatch);
   if (!options.ok()) {
     return SendError(*call, options.error());
   }

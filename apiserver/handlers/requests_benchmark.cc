@@ -58,10 +58,10 @@ class Bench : public ApiFixture {
   void Start(std::string_view method, std::string_view path, std::string body, int expected,
              std::string_view type = "application/json") {
     slots_.Take();
-    handler_->Handle(MakeRequest(method, path, std::move(body),
-                                 {{"content-type", std::string(type)},
-                                  {"accept", "application/json"}}),
-                     std::make_unique<SlotResponder>(&slots_, expected));
+    handler_->Handle(
+        MakeRequest(method, path, std::move(body),
+                    {{"content-type", std::string(type)}, {"accept", "application/json"}}),
+        std::make_unique<SlotResponder>(&slots_, expected));
   }
   void Drain() { slots_.Drain(); }
   using ApiFixture::Do;

@@ -110,11 +110,11 @@ Result<Json> Fold(Call& call, const Json& live, const Json& scale) {
   }
   const auto replicas = kube::FindInt(scale, {"spec", "replicas"});
   if (replicas < 0) {
-    return Invalid("autoscaling", "Scale", call.name(),
-                   {{"FieldValueInvalid",
-                     "Invalid value: " + std::to_string(replicas) +
-                         ": must be greater than or equal to 0",
-                     "spec.replicas"}});
+    return Invalid(
+        "autoscaling", "Scale", call.name(),
+        {{"FieldValueInvalid",
+          "Invalid value: " + std::to_string(replicas) + ": must be greater than or equal to 0",
+          "spec.replicas"}});
   }
   Json object = live;
   SetPath(object, call.kind().scale->spec_replicas, replicas);
@@ -129,11 +129,11 @@ Result<Json> ApplyScaleConfig(Call& call, const Json& scale, const Json& live,
                  {"metadata", {{"name", std::string(kube::NameOf(scale))}}}};
   if (const Json* replicas = kube::Find(scale, {"spec", "replicas"})) {
     if (!replicas->is_number_integer() || replicas->get<std::int64_t>() < 0) {
-      return Invalid("autoscaling", "Scale", call.name(),
-                     {{"FieldValueInvalid",
-                       "Invalid value: " + kube::Dump(*replicas) +
-                           ": must be greater than or equal to 0",
-                       "spec.replicas"}});
+      return Invalid(
+          "autoscaling", "Scale", call.name(),
+          {{"FieldValueInvalid",
+            "Invalid value: " + kube::Dump(*replicas) + ": must be greater than or equal to 0",
+            "spec.replicas"}});
     }
     SetPath(config, call.kind().scale->spec_replicas, replicas->get<std::int64_t>());
   }
@@ -152,10 +152,9 @@ void UpdateScale(CallPtr call) {
     return SendError(*call, scale.error());
   }
   if (kube::NameOf(*scale) != call->name()) {
-    return SendError(*call, BadRequest("the name of the object (" +
-                                       std::string(kube::NameOf(*scale)) +
-                                       ") does not match the name on the URL (" + call->name() +
-                                       ")"));
+    return SendError(*call,
+                     BadRequest("the name of the object (" + std::string(kube::NameOf(*scale)) +
+                                ") does not match the name on the URL (" + call->name() + ")"));
   }
   auto job = std::make_shared<UpdateJob>();
   job->call = call;
@@ -184,8 +183,8 @@ void PatchScale(CallPtr call) {
   if (!options.ok()) {
     return SendError(*call, options.error());
   }
-  auto patch = is_apply ? kube::ParseYaml(call->request->body)
-                        : kube::ParseJson(call->request->body);
+  auto patch =
+      is_apply ? kube::ParseYaml(call->request->body) : kube::ParseJson(call->request->body);
   if (!patch.ok()) {
     return SendError(*call, BadRequest("error decoding patch: " + patch.error().message()));
   }

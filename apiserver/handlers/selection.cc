@@ -22,8 +22,8 @@ Status UnknownField(const StoredType& type, std::string_view field) {
   return BadRequest("\"" + std::string(field) + "\" is not a known field selector: only " + known);
 }
 
-// A version that is kept as another one (events.k8s.io) has its own names for the fields of that one;
-// "" for a field that it does not offer.
+// A version that is kept as another one (events.k8s.io) has its own names for the fields of that
+// one; "" for a field that it does not offer.
 std::string_view StoredField(const Resource& resource, std::string_view field) {
   if (field == kName || field == kNamespace) {
     return field;
@@ -118,8 +118,7 @@ bool Selection::Matches(std::string_view key, const storage::Value& value) const
   // One scratch per term: a lookup's text must live until the term is judged, and terms are judged
   // one after the other.
   std::string scratch;
-  return fields_.Matches(
-      [&](std::string_view field) { return Field(field, key, value, scratch); });
+  return fields_.Matches([&](std::string_view field) { return Field(field, key, value, scratch); });
 }
 
 }  // namespace sublet::apiserver

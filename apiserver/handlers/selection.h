@@ -29,8 +29,8 @@ class Selection {
   std::string_view single_namespace() const;
 
  private:
-  std::string_view Field(std::string_view field, std::string_view key,
-                         const storage::Value& value, std::string& scratch) const;
+  std::string_view Field(std::string_view field, std::string_view key, const storage::Value& value,
+                         std::string& scratch) const;
 
   kube::LabelSelector labels_;
   kube::FieldSelector fields_;

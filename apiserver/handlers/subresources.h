@@ -1,6 +1,6 @@
 // Subresources whose bodies are another kind than their resource: scale, binding, eviction.
-// Threads: called on a transport or pool thread; none blocks.
-// Source: k8s.io/kubernetes pkg/registry/{apps,core/pod/storage}, apiextensions customresource/etcd.go.
+// Threads: called on a transport or pool thread; none blocks. Source: k8s.io/kubernetes
+// pkg/registry/{apps,core/pod/storage}, apiextensions customresource/etcd.go.
 #pragma once
 
 #include "apiserver/handlers/api_context.h"

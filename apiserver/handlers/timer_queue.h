@@ -1,6 +1,7 @@
 // TimerQueue: one thread that calls wake-ups at given moments (bookmarks and ends of watches).
 // Threads: all methods from any thread. Callbacks run on the thread "api-timer" with no lock held
-// but the entry's own guarantee: after Cancel returned, the callback does not run and is not running.
+// but the entry's own guarantee: after Cancel returned, the callback does not run and is not
+// running.
 #pragma once
 
 #include <cstdint>

@@ -80,8 +80,8 @@ Result<void> PrepareUpdate(UpdateJob& job, kube::Json& object, const kube::Json&
   SUBLET_RETURN_IF_ERROR(CheckRevision(call, object, live));
   MetadataOf(object)["resourceVersion"] = std::string(kube::ResourceVersionOf(live));
   SUBLET_RETURN_IF_ERROR(kube::BeforeUpdate(call.kind(),
-                                            MakeWriteContext(call, job.options.dry_run), subresource,
-                                            live, &object, &call.request->warnings));
+                                            MakeWriteContext(call, job.options.dry_run),
+                                            subresource, live, &object, &call.request->warnings));
   KeepManagedTimes(object, live);
   return call.context->admission->Validate(admission);
 }
@@ -95,8 +95,8 @@ void Answer(UpdateJob& job, int code, const storage::ValuePtr& value) {
 
 void Retry(const JobPtr& job) {
   if (++job->attempt >= kAttemptsMax) {
-    return SendError(*job->call, Conflict(job->call->resource->Name(), job->call->name(),
-                                          kModifiedMessage));
+    return SendError(*job->call,
+                     Conflict(job->call->resource->Name(), job->call->name(), kModifiedMessage));
   }
   Offload(job->call, [job] { RunUpdate(job); });
 }
@@ -150,16 +150,16 @@ void DeleteInstead(const JobPtr& job, kube::Json object, const storage::Record& 
     ops.push_back(std::move(companion));
   }
   auto shown = std::make_shared<const kube::Json>(std::move(object));
-  job->call->context->store->Transact(
-      std::move(ops), [job, shown](Result<storage::TxnResult> result) {
-        if (!result.ok()) {
-          return SendError(*job->call, result.error());
-        }
-        if (!result->committed) {
-          return Retry(job);
-        }
-        SendTree(*job->call, 200, *shown);
-      });
+  job->call->context->store->Transact(std::move(ops),
+                                      [job, shown](Result<storage::TxnResult> result) {
+                                        if (!result.ok()) {
+                                          return SendError(*job->call, result.error());
+                                        }
+                                        if (!result->committed) {
+                                          return Retry(job);
+                                        }
+                                        SendTree(*job->call, 200, *shown);
+                                      });
 }
 
 void Commit(const JobPtr& job, kube::Json object, const storage::Record& record,
@@ -260,8 +260,7 @@ void HandleUpdate(CallPtr call) {
   auto job = std::make_shared<UpdateJob>();
   job->call = call;
   job->options = *options;
-  job->allow_create =
-      call->subresource == nullptr && call->kind().allow_create_on_update;
+  job->allow_create = call->subresource == nullptr && call->kind().allow_create_on_update;
   const auto decode = [call, validation = options->validation]() -> Result<kube::Json> {
     const BodyTarget target{.kind = &call->kind(), .needs_type = call->kind().is_custom};
     SUBLET_TRY(kube::Json object, DecodeBody(*call, target, validation));

@@ -1,7 +1,6 @@
 // The generic verbs. Each takes a Call whose resource is known and authorized, and answers it, now
-// or from a commit's callback. One function per verb; a built-in kind and a custom resource take the
-// same path.
-// Threads: called on a transport or pool thread; none blocks.
+// or from a commit's callback. One function per verb; a built-in kind and a custom resource take
+// the same path. Threads: called on a transport or pool thread; none blocks.
 #pragma once
 
 #include "apiserver/handlers/api_context.h"

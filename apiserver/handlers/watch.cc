@@ -1,3 +1,6 @@
+#include <nlohmann/json.hpp>
+#include <optional>
+
 #include "apiserver/handlers/read_common.h"
 #include "apiserver/handlers/respond.h"
 #include "apiserver/handlers/verbs.h"
@@ -6,9 +9,6 @@
 #include "base/random.h"
 #include "kube/json.h"
 #include "kube/status_json.h"
-
-#include <nlohmann/json.hpp>
-#include <optional>
 
 namespace sublet::apiserver {
 namespace {
@@ -36,8 +36,8 @@ Result<WatchPlan> MakePlan(const Call& call, const ListOptions& options) {
   const auto& store = *call.context->store;
   WatchPlan plan;
   std::string_view name = call.name();
-  SUBLET_TRY(plan.selection, Selection::Parse(*call.resource, options.label_selector,
-                                              options.field_selector));
+  SUBLET_TRY(plan.selection,
+             Selection::Parse(*call.resource, options.label_selector, options.field_selector));
   if (!name.empty()) {
     const auto selected = plan.selection.single_name();
     if (!options.field_selector.empty() && selected != name) {
@@ -88,9 +88,8 @@ void SendEvents(Responder& responder, Response head, const Response* handshake,
     return responder.SendStream(std::move(head), std::move(stream));
   }
   std::shared_ptr<ByteStream> shared = std::move(stream);
-  responder.SendUpgrade(*handshake, {[shared](RawConnection& connection) {
-                          RunWatchSocket(connection, *shared);
-                        }});
+  responder.SendUpgrade(
+      *handshake, {[shared](RawConnection& connection) { RunWatchSocket(connection, *shared); }});
 }
 
 }  // namespace
@@ -119,7 +118,8 @@ void HandleWatch(CallPtr call) {
     return SendError(*call, plan.error());
   }
   Response head;
-  head.content_type = call->form.stream_watch ? "application/json;stream=watch" : "application/json";
+  head.content_type =
+      call->form.stream_watch ? "application/json;stream=watch" : "application/json";
   AddWarnings(*call, head);
   // The answer leaves through the responder; the stream keeps the rest of the call alive.
   auto responder = std::move(call->responder);
@@ -131,10 +131,10 @@ void HandleWatch(CallPtr call) {
       return SendError(*call, opened.error());
     }
     const auto oldest = call->context->store->CompactedRevision();
-    SendEvents(*responder, std::move(head), handshake ? &*handshake : nullptr,
-               std::make_unique<ErrorStream>(Expired("too old resource version: " +
-                                                     std::to_string(asked) + " (" +
-                                                     std::to_string(oldest) + ")")));
+    SendEvents(
+        *responder, std::move(head), handshake ? &*handshake : nullptr,
+        std::make_unique<ErrorStream>(Expired("too old resource version: " + std::to_string(asked) +
+                                              " (" + std::to_string(oldest) + ")")));
     return;
   }
   SendEvents(*responder, std::move(head), handshake ? &*handshake : nullptr, std::move(stream));

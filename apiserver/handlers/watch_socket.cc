@@ -2,10 +2,10 @@
 
 #include <openssl/sha.h>
 #include <pthread.h>
+#include <strings.h>
 
 #include <algorithm>
 #include <array>
-#include <strings.h>
 #include <thread>
 
 #include "base/base64.h"
@@ -157,13 +157,11 @@ Result<Response> AcceptWebSocket(const Request& request) {
   Response head;
   head.code = 101;
   head.content_type = "";
-  head.headers = {
-      {"Connection", "Upgrade"},
-      {"Upgrade", "websocket"},
-      {"Sec-WebSocket-Accept",
-       EncodeBase64({reinterpret_cast<const char*>(hash.data()), hash.size()})}};
-  if (auto protocol = ChooseProtocol(request.Header("sec-websocket-protocol"));
-      !protocol.empty()) {
+  head.headers = {{"Connection", "Upgrade"},
+                  {"Upgrade", "websocket"},
+                  {"Sec-WebSocket-Accept",
+                   EncodeBase64({reinterpret_cast<const char*>(hash.data()), hash.size()})}};
+  if (auto protocol = ChooseProtocol(request.Header("sec-websocket-protocol")); !protocol.empty()) {
     head.headers.emplace_back("Sec-WebSocket-Protocol", std::move(protocol));
   }
   return head;

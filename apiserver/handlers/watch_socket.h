@@ -1,8 +1,8 @@
-// A watch over a WebSocket (GET with "Upgrade: websocket"): each event is one text message. For clients
-// that cannot read an endless answer, browsers foremost.
-// Differs: an Origin is neither asked for nor judged; who may watch is what authentication says.
-// Threads: Run on a tunnel thread, which starts one more ("watch-socket") that reads the client's frames.
-// Source: RFC 6455; k8s.io/apiserver pkg/endpoints/handlers/watch.go.
+// A watch over a WebSocket (GET with "Upgrade: websocket"): each event is one text message. For
+// clients that cannot read an endless answer, browsers foremost. Differs: an Origin is neither
+// asked for nor judged; who may watch is what authentication says. Threads: Run on a tunnel thread,
+// which starts one more ("watch-socket") that reads the client's frames. Source: RFC 6455;
+// k8s.io/apiserver pkg/endpoints/handlers/watch.go.
 #pragma once
 
 #include <cstdint>

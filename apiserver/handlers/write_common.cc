@@ -90,15 +90,16 @@ void DedupOwners(Call& call, kube::Json& object, bool after_admission) {
   for (const auto& uid : duplicates) {
     list += (list.empty() ? "" : ", ") + uid;
   }
-  call.Warn(after_admission
-                ? ".metadata.ownerReferences contains duplicate entries after mutating admission "
-                  "happens; API server dedups owner references in 1.20+, and may reject such "
-                  "requests as early as 1.24; please fix your requests; duplicate UID(s) observed: " +
-                      list
-                : ".metadata.ownerReferences contains duplicate entries; API server dedups owner "
-                  "references in 1.20+, and may reject such requests as early as 1.24; please fix "
-                  "your requests; duplicate UID(s) observed: " +
-                      list);
+  call.Warn(
+      after_admission
+          ? ".metadata.ownerReferences contains duplicate entries after mutating admission "
+            "happens; API server dedups owner references in 1.20+, and may reject such "
+            "requests as early as 1.24; please fix your requests; duplicate UID(s) observed: " +
+                list
+          : ".metadata.ownerReferences contains duplicate entries; API server dedups owner "
+            "references in 1.20+, and may reject such requests as early as 1.24; please fix "
+            "your requests; duplicate UID(s) observed: " +
+                list);
 }
 
 AdmissionRequest MakeAdmissionRequest(Call& call, Operation operation, bool dry_run,
@@ -125,8 +126,7 @@ Result<storage::Op> MakePut(const Call& call, kube::Json object, std::string key
   object["kind"] = type.kind;
   EncodedObject encoded = EncodeObject(object, type);
   if (encoded.bytes.size() > kObjectBytesMax) {
-    return Status(Reason::kRequestEntityTooLarge,
-                  "etcdserver: request is too large").With({});
+    return Status(Reason::kRequestEntityTooLarge, "etcdserver: request is too large").With({});
   }
   storage::Op op;
   op.kind = storage::Op::Kind::kPut;
@@ -178,8 +178,7 @@ void KeepManagedTimes(kube::Json& object, const kube::Json& live) {
 }
 
 bool SameBytes(const storage::Op& put, const storage::Value& value) {
-  if (put.revision_offset == storage::kNoHole ||
-      put.revision_offset != value.revision_offset ||
+  if (put.revision_offset == storage::kNoHole || put.revision_offset != value.revision_offset ||
       put.bytes.size() + value.revision_length != value.bytes.size()) {
     return false;
   }

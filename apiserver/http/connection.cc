@@ -247,10 +247,9 @@ void Connection::FailRequest(int code, const std::string& text) {
   is_head_ = false;
   auto answer = std::make_unique<Answer>();
   if (code == 413) {
-    answer->head = StatusResponse(
-        Status(Reason::kRequestEntityTooLarge,
-               "Request entity too large: limit is " +
-                   std::to_string(shared_.options.parser.body_bytes_max)));
+    answer->head = StatusResponse(Status(
+        Reason::kRequestEntityTooLarge, "Request entity too large: limit is " +
+                                            std::to_string(shared_.options.parser.body_bytes_max)));
   } else {
     answer->head.code = code;
     answer->head.content_type = "text/plain; charset=utf-8";

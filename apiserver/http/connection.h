@@ -35,7 +35,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
  private:
   static constexpr std::size_t kPlainBytesMax = 128 * 1024;  // more than the largest head
   enum class State : std::uint8_t {
-    kHandshake, kRequest, kHandling, kAnswering, kStreaming, kLingering, kShut
+    kHandshake,
+    kRequest,
+    kHandling,
+    kAnswering,
+    kStreaming,
+    kLingering,
+    kShut
   };
 
   // connection.cc
@@ -73,8 +79,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   RequestParser parser_;
   std::string plain_;
   State state_ = State::kHandshake;
-  bool reading_ = false;   // an async_wait for input runs
-  bool writing_ = false;   // an async_wait for output runs
+  bool reading_ = false;  // an async_wait for input runs
+  bool writing_ = false;  // an async_wait for output runs
   bool keep_alive_ = true;
   bool accepts_gzip_ = false;
   bool is_head_ = false;
@@ -88,7 +94,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // The answer being written.
   std::unique_ptr<Answer> early_answer_;  // given while Process was on the stack
-  std::string head_text_;  // goes before the pieces
+  std::string head_text_;                 // goes before the pieces
   std::vector<Body::Piece> pieces_;
   std::size_t piece_ = 0;
   std::size_t piece_offset_ = 0;

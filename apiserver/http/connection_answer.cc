@@ -105,14 +105,9 @@ std::string Connection::MakeHead(const Response& head, bool has_body, std::size_
 void Connection::Pump() {
   for (;;) {
     switch (SendOutput()) {
-      case Sent::kBlocked:
-        WaitWritable();
-        return;
-      case Sent::kFailed:
-        Shut();
-        return;
-      case Sent::kAll:
-        break;
+      case Sent::kBlocked: WaitWritable(); return;
+      case Sent::kFailed: Shut(); return;
+      case Sent::kAll: break;
     }
     if (head_text_.empty() && piece_ == pieces_.size()) {
       pieces_.clear();

@@ -169,10 +169,11 @@ Body GzipCache::Join(std::string_view first, const Entry& entry) {
   AppendLittleEndian(head, ~length, 2);
   head.append(first);
   std::string tail;
-  AppendLittleEndian(tail,
-                     static_cast<std::uint32_t>(crc32_combine(
-                         Checksum(0, first), entry.checksum, static_cast<z_off_t>(entry.plain_bytes))),
-                     4);
+  AppendLittleEndian(
+      tail,
+      static_cast<std::uint32_t>(crc32_combine(Checksum(0, first), entry.checksum,
+                                               static_cast<z_off_t>(entry.plain_bytes))),
+      4);
   AppendLittleEndian(tail, static_cast<std::uint32_t>(first.size() + entry.plain_bytes), 4);
   Body out;
   out.Append(std::move(head));

@@ -20,12 +20,14 @@ inline constexpr std::size_t kGzipBytesMin = 128 * 1024;
 Body Gzip(const Body& body);
 
 // The same, remembering. The first piece of a list holds its revision and differs from answer to
-// answer; the rest are the buffers that storage published. When the rest are the very same buffers as
-// before, so is their compressed form: the first piece goes before it as it stands (a stored block).
+// answer; the rest are the buffers that storage published. When the rest are the very same buffers
+// as before, so is their compressed form: the first piece goes before it as it stands (a stored
+// block).
 //
 // Invariants:
 //  1. An entry holds the buffers it was made of, so that equal addresses mean equal bytes.
-//  2. Entries together hold at most kBytesMax, compressed and not; the least recently used goes first.
+//  2. Entries together hold at most kBytesMax, compressed and not; the least recently used goes
+//     first.
 //  3. Only a body that was seen before is kept: what is asked for once costs a number.
 class GzipCache {
  public:

@@ -16,9 +16,9 @@
 namespace sublet::apiserver {
 namespace {
 
+using testing::ClientResponse;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-using testing::ClientResponse;
 using testing::TlsClient;
 
 // Frames pushed by the test from outside.
@@ -95,9 +95,10 @@ class TestHandler final : public Handler {
     if (request->path == "/echo") {
       response.body = Body(request->method + " " + request->raw_query + " " + request->body);
     } else if (request->path == "/who") {
-      response.body = Body(request->tls_common_name + "/" +
-                           (request->tls_organizations.empty() ? "" : request->tls_organizations[0]) +
-                           (request->tls_certificate_rejected ? " rejected" : ""));
+      response.body =
+          Body(request->tls_common_name + "/" +
+               (request->tls_organizations.empty() ? "" : request->tls_organizations[0]) +
+               (request->tls_certificate_rejected ? " rejected" : ""));
     } else if (request->path == "/large") {
       auto piece = std::make_shared<const std::string>(1200, 'p');
       for (int i = 0; i < 500; ++i) {
@@ -122,16 +123,16 @@ class TestHandler final : public Handler {
     } else if (request->path == "/upgrade") {
       response.code = 101;
       response.headers = {{"Connection", "Upgrade"}, {"Upgrade", "echo"}};
-      responder->SendUpgrade(std::move(response), {[](RawConnection& connection) {
-                               char data[1024];
-                               for (;;) {
-                                 const auto got = connection.Read(data, sizeof data);
-                                 if (!got.ok() || *got == 0 ||
-                                     !connection.Write({data, *got}).ok()) {
-                                   return;
-                                 }
-                               }
-                             }});
+      responder->SendUpgrade(
+          std::move(response), {[](RawConnection& connection) {
+            char data[1024];
+            for (;;) {
+              const auto got = connection.Read(data, sizeof data);
+              if (!got.ok() || *got == 0 || !connection.Write({data, *got}).ok()) {
+                return;
+              }
+            }
+          }});
       return;
     }
     responder->Send(std::move(response));
@@ -202,8 +203,9 @@ TEST_F(HttpTest, PipelinedRequestsAreAnsweredInOrder) {
 
 TEST_F(HttpTest, ARequestBehindOneThatWaitsIsAnsweredAfterIt) {
   auto client = Connect();
-  ASSERT_TRUE(client->Send("GET /later HTTP/1.1\r\nHost: a\r\n\r\n"
-                           "GET /echo?b HTTP/1.1\r\nHost: a\r\n\r\n"));
+  ASSERT_TRUE(
+      client->Send("GET /later HTTP/1.1\r\nHost: a\r\n\r\n"
+                   "GET /echo?b HTTP/1.1\r\nHost: a\r\n\r\n"));
   auto pending = handler_.later.Pop();
   ASSERT_TRUE(pending.has_value());
   Response response;
@@ -216,11 +218,13 @@ TEST_F(HttpTest, ARequestBehindOneThatWaitsIsAnsweredAfterIt) {
 TEST_F(HttpTest, BodiesArriveByLengthByChunksAndAfterContinue) {
   auto client = Connect();
   EXPECT_EQ(client->Call("POST", "/echo", "", "hello").body, "POST  hello");
-  ASSERT_TRUE(client->Send("POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-                           "3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nTrailer: x\r\n\r\n"));
+  ASSERT_TRUE(
+      client->Send("POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+                   "3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nTrailer: x\r\n\r\n"));
   EXPECT_EQ(client->ReadResponse().body, "POST  abcde");
-  ASSERT_TRUE(client->Send("PUT /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n"
-                           "Expect: 100-continue\r\n\r\n"));
+  ASSERT_TRUE(
+      client->Send("PUT /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n"
+                   "Expect: 100-continue\r\n\r\n"));
   EXPECT_EQ(client->ReadResponse().code, 100);
   ASSERT_TRUE(client->Send("body"));
   EXPECT_EQ(client->ReadResponse().body, "PUT  body");
@@ -238,15 +242,15 @@ TEST_F(HttpTest, ABodyOfThreeMebibytesPassesAndOneByteMoreIs413) {
 
 TEST_F(HttpTest, MalformedRequestsAreRefusedAndTheConnectionEnds) {
   for (const char* request : {
-           "GET /echo HTTP/1.1\r\n\r\n",                                                 // no Host
-           "GET /echo HTTP/1.1\r\nHost: a\r\n folded: x\r\n\r\n",                        //
-           "GET /echo HTTP/1.1\r\nHost : a\r\n\r\n",                                     //
-           "GET /echo HTTP/1.1\r\nHost: a\nX: y\r\n\r\n",                                //
-           "GET  HTTP/1.1\r\nHost: a\r\n\r\n",                                           //
-           "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n"                     //
-           "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",                                // smuggling
+           "GET /echo HTTP/1.1\r\n\r\n",                              // no Host
+           "GET /echo HTTP/1.1\r\nHost: a\r\n folded: x\r\n\r\n",     //
+           "GET /echo HTTP/1.1\r\nHost : a\r\n\r\n",                  //
+           "GET /echo HTTP/1.1\r\nHost: a\nX: y\r\n\r\n",             //
+           "GET  HTTP/1.1\r\nHost: a\r\n\r\n",                        //
+           "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n"  //
+           "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",             // smuggling
            "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na",
-           "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\na",              //
+           "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\na",  //
            "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
        }) {
     auto client = Connect();
@@ -317,7 +321,8 @@ std::string Inflate(const std::string& compressed, std::size_t bytes_max) {
 }
 
 // A list as the handler gives it: its own first piece, then buffers that storage published.
-Body ListBody(const std::string& revision, const std::vector<std::shared_ptr<const std::string>>& items) {
+Body ListBody(const std::string& revision,
+              const std::vector<std::shared_ptr<const std::string>>& items) {
   Body body;
   body.Append("{\"revision\":\"" + revision + "\",\"items\":[");
   for (const auto& item : items) {
@@ -331,7 +336,8 @@ TEST(GzipCache, TheSameBuffersBehindAnotherRevisionAreNotCompressedAgain) {
   std::vector<std::shared_ptr<const std::string>> items;
   for (int i = 0; i < 300; ++i) {
     items.push_back(std::make_shared<const std::string>(
-        "{\"name\":\"c" + std::to_string(i) + "\",\"data\":\"" + std::string(500, static_cast<char>('a' + i % 26)) + "\"}"));
+        "{\"name\":\"c" + std::to_string(i) + "\",\"data\":\"" +
+        std::string(500, static_cast<char>('a' + i % 26)) + "\"}"));
   }
   GzipCache cache;
   const auto round = [&](const std::string& revision) {
@@ -413,8 +419,9 @@ TEST_F(HttpTest, AStreamIsNotPulledFasterThanItsClientReads) {
 
 TEST_F(HttpTest, AnUpgradeCarriesRawBytesBothWays) {
   auto client = Connect();
-  ASSERT_TRUE(client->Send("GET /upgrade HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\n"
-                           "Upgrade: echo\r\n\r\nearly"));
+  ASSERT_TRUE(
+      client->Send("GET /upgrade HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\n"
+                   "Upgrade: echo\r\n\r\nearly"));
   EXPECT_EQ(client->ReadHead().code, 101);
   EXPECT_EQ(client->Receive(), "early");
   ASSERT_TRUE(client->Send("later"));
@@ -541,8 +548,7 @@ TEST(OpenListenerTest, SaysWhyAPortCannotBeUsed) {
   const auto now = std::chrono::system_clock::now();
   LeafOptions leaf;
   leaf.common_name = "x";
-  const auto pair =
-      CertificateAuthority::Make("a", now).value()->Issue(leaf, now).value();
+  const auto pair = CertificateAuthority::Make("a", now).value()->Issue(leaf, now).value();
   options.tls = {pair.certificate, pair.key, ""};
   auto first = OpenListener(options, handler);
   ASSERT_TRUE(first.ok());

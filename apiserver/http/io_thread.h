@@ -7,13 +7,12 @@
 //  3. Connections hold their loop, so a late answer finds memory, never a dangling pointer.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
-
-#include <array>
-#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>

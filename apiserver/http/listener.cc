@@ -1,12 +1,11 @@
 #include "apiserver/http/listener.h"
 
-#include <pthread.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <sys/resource.h>
 
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/post.hpp>
-
 #include <ctime>
 
 #include "apiserver/http/connection.h"
@@ -65,18 +64,18 @@ void IoThread::RunInbox() {
 }
 
 void IoThread::Adopt(boost::asio::ip::tcp::socket socket, std::string remote_address) {
-  boost::asio::post(context_, [this, held = std::make_shared<boost::asio::ip::tcp::socket>(
-                                         std::move(socket)),
-                               remote = std::move(remote_address)]() mutable {
-    if (ended_) {
-      shared_->connections.fetch_sub(1, std::memory_order_relaxed);
-      return;
-    }
-    auto connection =
-        std::make_shared<Connection>(shared_from_this(), std::move(*held), std::move(remote));
-    connections_.emplace(connection.get(), connection);
-    connection->Start();
-  });
+  boost::asio::post(
+      context_, [this, held = std::make_shared<boost::asio::ip::tcp::socket>(std::move(socket)),
+                 remote = std::move(remote_address)]() mutable {
+        if (ended_) {
+          shared_->connections.fetch_sub(1, std::memory_order_relaxed);
+          return;
+        }
+        auto connection =
+            std::make_shared<Connection>(shared_from_this(), std::move(*held), std::move(remote));
+        connections_.emplace(connection.get(), connection);
+        connection->Start();
+      });
 }
 
 void IoThread::Remove(Connection* connection) { connections_.erase(connection); }
@@ -269,9 +268,9 @@ void TcpListener::OnAccept(const boost::system::error_code& error, tcp::socket s
     shared_->accepted.fetch_add(1);
     boost::system::error_code gone;
     const auto remote = socket.remote_endpoint(gone);
-    thread.Adopt(std::move(socket),
-                 gone ? "unknown"
-                      : remote.address().to_string() + ":" + std::to_string(remote.port()));
+    thread.Adopt(
+        std::move(socket),
+        gone ? "unknown" : remote.address().to_string() + ":" + std::to_string(remote.port()));
   }
   Accept();
 }

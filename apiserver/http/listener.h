@@ -31,10 +31,11 @@ struct ListenerOptions {
   std::size_t tunnels_max = 256;
   ParserLimits parser;
   std::chrono::milliseconds handshake_timeout = std::chrono::seconds(10);
-  std::chrono::milliseconds head_timeout = std::chrono::seconds(32);   // as kube-apiserver
+  std::chrono::milliseconds head_timeout = std::chrono::seconds(32);  // as kube-apiserver
   std::chrono::milliseconds body_timeout = std::chrono::seconds(60);
   std::chrono::milliseconds idle_timeout = std::chrono::seconds(180);
-  std::chrono::milliseconds stall_timeout = std::chrono::seconds(60);  // a client that reads nothing
+  std::chrono::milliseconds stall_timeout =
+      std::chrono::seconds(60);  // a client that reads nothing
 };
 
 struct ListenerStats {

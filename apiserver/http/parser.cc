@@ -28,17 +28,15 @@ constexpr std::array<bool, 256> MakeTokenTable() {
 constexpr std::array<bool, 256> kToken = MakeTokenTable();
 
 bool IsToken(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return kToken[static_cast<unsigned char>(c)];
-  });
+  return !text.empty() && std::all_of(text.begin(), text.end(),
+                                      [](char c) { return kToken[static_cast<unsigned char>(c)]; });
 }
 
 char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
 
 bool EqualsIgnoringCase(std::string_view a, std::string_view b) {
-  return a.size() == b.size() &&
-         std::equal(a.begin(), a.end(), b.begin(),
-                    [](char x, char y) { return Lower(x) == Lower(y); });
+  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(),
+                                            [](char x, char y) { return Lower(x) == Lower(y); });
 }
 
 std::string_view Trim(std::string_view text) {
@@ -356,8 +354,7 @@ bool RequestParser::StepBody(std::string_view* data) {
       data->remove_prefix(2);
       stage_ = Stage::kChunkSize;
       return true;
-    case Stage::kChunkSize:
-      return StepChunkSize(data);
+    case Stage::kChunkSize: return StepChunkSize(data);
     case Stage::kTrailer: {
       std::string_view line;
       if (!TakeLine(data, &line)) {
@@ -375,8 +372,7 @@ bool RequestParser::StepBody(std::string_view* data) {
     }
     case Stage::kHead:
     case Stage::kDone:
-    case Stage::kFailed:
-      break;
+    case Stage::kFailed: break;
   }
   return false;
 }

@@ -21,8 +21,8 @@ struct ParserLimits {
 
 struct ParsedRequest {
   std::string method;
-  std::string raw_path;   // as sent, without the query
-  std::string raw_query;  // without '?'
+  std::string raw_path;                                      // as sent, without the query
+  std::string raw_query;                                     // without '?'
   std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
   std::string body;
   bool keep_alive = true;
@@ -55,7 +55,14 @@ class RequestParser {
 
  private:
   enum class Stage : std::uint8_t {
-    kHead, kBody, kChunkSize, kChunkData, kChunkEnd, kTrailer, kDone, kFailed
+    kHead,
+    kBody,
+    kChunkSize,
+    kChunkData,
+    kChunkEnd,
+    kTrailer,
+    kDone,
+    kFailed
   };
 
   State Fail(int code, std::string_view text);

@@ -1,5 +1,5 @@
-// ResponseHead: the status line and headers of an answer as bytes. Used by http/connection_answer.cc.
-// Threads: any; pure functions.
+// ResponseHead: the status line and headers of an answer as bytes. Used by
+// http/connection_answer.cc. Threads: any; pure functions.
 #pragma once
 
 #include <cstdint>

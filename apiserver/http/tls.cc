@@ -59,8 +59,8 @@ const BIO_METHOD* Method() {
 // Kubernetes does, and a bearer token beside it still counts.
 int OnVerify(int ok, X509_STORE_CTX* store) {
   if (ok == 0) {
-    auto* ssl = static_cast<SSL*>(
-        X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
+    auto* ssl =
+        static_cast<SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
     static_cast<TlsSession*>(SSL_get_app_data(ssl))->MarkCertificateRejected();
   }
   return 1;
@@ -217,13 +217,9 @@ void TlsSession::BioWrite(const char* data, int bytes) {
 TlsSession::Outcome TlsSession::OutcomeOf(int result) {
   switch (SSL_get_error(ssl_, result)) {
     case SSL_ERROR_WANT_READ:
-    case SSL_ERROR_WANT_WRITE:
-      return Outcome::kWantInput;
-    case SSL_ERROR_ZERO_RETURN:
-      return Outcome::kClosed;
-    default:
-      ERR_clear_error();
-      return Outcome::kFailed;
+    case SSL_ERROR_WANT_WRITE: return Outcome::kWantInput;
+    case SSL_ERROR_ZERO_RETURN: return Outcome::kClosed;
+    default: ERR_clear_error(); return Outcome::kFailed;
   }
 }
 

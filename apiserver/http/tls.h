@@ -48,7 +48,7 @@ struct PeerIdentity {
   std::string common_name;
   std::vector<std::string> organizations;
   std::string fingerprint;  // SHA-256 of the certificate, hexadecimal
-  bool rejected = false;  // shown, but not signed by our authority or out of date
+  bool rejected = false;    // shown, but not signed by our authority or out of date
 };
 
 class TlsSession {

@@ -37,7 +37,7 @@ class TlsRawConnection final : public RawConnection {
   Mutex mutex_;
   std::unique_ptr<TlsSession> tls_ SUBLET_GUARDED_BY(mutex_);
   std::string early_ SUBLET_GUARDED_BY(mutex_);
-  Mutex send_mutex_;  // taken before mutex_: keeps records in order on the socket
+  Mutex send_mutex_;         // taken before mutex_: keeps records in order on the socket
   bool peer_ended_ = false;  // reader only
 };
 

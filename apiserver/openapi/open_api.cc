@@ -31,7 +31,8 @@ std::uint64_t Mix(std::uint64_t hash, std::string_view bytes) {
 std::uint64_t TablesHash() {
   static const std::uint64_t kHash = [] {
     const auto& tables = kube::schema::kBuiltinTables;
-    // What is written of the tables: another number when that changes, for clients that keep documents.
+    // What is written of the tables: another number when that changes, for clients that keep
+    // documents.
     std::uint64_t hash = Mix(14695981039346656037ull, "form 2");
     const auto mix = [&hash](const auto& rows) {
       hash = Mix(hash, {reinterpret_cast<const char*>(rows.data()), rows.size_bytes()});
@@ -94,16 +95,14 @@ void EmitResource(const Resource& resource, const ApiContext& context, SpecVersi
   if (resource.kind->is_custom) {
     names.object = CustomDefinitionName(gvk);
     names.list = CustomDefinitionName({gvk.group, gvk.version, resource.kind->list_kind});
-    const std::string metadata =
-        schemas.Ref(schemas.Need({"meta.k8s.io", "v1", "ObjectMeta"}));
-    const std::string list_metadata =
-        schemas.Ref(schemas.Need({"meta.k8s.io", "v1", "ListMeta"}));
+    const std::string metadata = schemas.Ref(schemas.Need({"meta.k8s.io", "v1", "ObjectMeta"}));
+    const std::string list_metadata = schemas.Ref(schemas.Need({"meta.k8s.io", "v1", "ListMeta"}));
     definitions(names.object, CustomSchemaText(resource, context, version, metadata));
     definitions(names.list,
                 "{\"type\":\"object\",\"required\":[\"items\"],\"properties\":{\"apiVersion\":{"
                 "\"type\":\"string\"},\"kind\":{\"type\":\"string\"},\"metadata\":" +
-                    list_metadata + ",\"items\":{\"type\":\"array\",\"items\":" +
-                    schemas.Ref(names.object) +
+                    list_metadata +
+                    ",\"items\":{\"type\":\"array\",\"items\":" + schemas.Ref(names.object) +
                     "}},\"x-kubernetes-group-version-kind\":[{\"group\":\"" + gvk.group +
                     "\",\"kind\":\"" + resource.kind->list_kind + "\",\"version\":\"" +
                     gvk.version + "\"}]}");
@@ -175,8 +174,7 @@ bool ServeGroupVersion(Call& call, std::string_view path) {
   if (!asked.empty() && asked != hash) {
     Response response;
     response.code = 301;
-    response.headers.emplace_back("Location",
-                                  "/openapi/v3/" + PathOf(name) + "?hash=" + hash);
+    response.headers.emplace_back("Location", "/openapi/v3/" + PathOf(name) + "?hash=" + hash);
     call.responder->Send(std::move(response));
     return true;
   }

@@ -101,7 +101,10 @@ class PathWriter {
       BeginPath(base_ + plural);
       suffix_ = "ForAllNamespaces";
       scope_title_ = "";
-      Emit({.method = "get", .action = "list", .id_verb = "list", .response = schemas_.list,
+      Emit({.method = "get",
+            .action = "list",
+            .id_verb = "list",
+            .response = schemas_.list,
             .body = ""},
            kList, resource_.kind->gvk);
       suffix_.clear();
@@ -116,18 +119,29 @@ class PathWriter {
     BeginPath(path);
     const auto& kind = resource_.kind->gvk;
     if (Has("list")) {
-      Emit({.method = "get", .action = "list", .id_verb = "list", .response = schemas_.list,
+      Emit({.method = "get",
+            .action = "list",
+            .id_verb = "list",
+            .response = schemas_.list,
             .body = ""},
            kList, kind);
     }
     if (Has("create")) {
-      Emit({.method = "post", .action = "post", .id_verb = "create", .response = schemas_.object,
-            .body = schemas_.object, .is_patch = false, .creates = true},
+      Emit({.method = "post",
+            .action = "post",
+            .id_verb = "create",
+            .response = schemas_.object,
+            .body = schemas_.object,
+            .is_patch = false,
+            .creates = true},
            kWrite, kind);
     }
     if (Has("deletecollection")) {
-      Emit({.method = "delete", .action = "deletecollection", .id_verb = "deleteCollection",
-            .response = schemas_.status, .body = schemas_.delete_options},
+      Emit({.method = "delete",
+            .action = "deletecollection",
+            .id_verb = "deleteCollection",
+            .response = schemas_.status,
+            .body = schemas_.delete_options},
            kDelete, kind);
     }
     EndPath();
@@ -137,22 +151,34 @@ class PathWriter {
     BeginPath(path);
     const auto& kind = resource_.kind->gvk;
     if (Has("get")) {
-      Emit({.method = "get", .action = "get", .id_verb = "read", .response = schemas_.object,
+      Emit({.method = "get",
+            .action = "get",
+            .id_verb = "read",
+            .response = schemas_.object,
             .body = ""},
            {}, kind);
     }
     if (Has("update")) {
-      Emit({.method = "put", .action = "put", .id_verb = "replace", .response = schemas_.object,
+      Emit({.method = "put",
+            .action = "put",
+            .id_verb = "replace",
+            .response = schemas_.object,
             .body = schemas_.object},
            kWrite, kind);
     }
     if (Has("patch")) {
-      Emit({.method = "patch", .action = "patch", .id_verb = "patch", .response = schemas_.object,
-            .body = schemas_.patch, .is_patch = true},
+      Emit({.method = "patch",
+            .action = "patch",
+            .id_verb = "patch",
+            .response = schemas_.object,
+            .body = schemas_.patch,
+            .is_patch = true},
            kPatch, kind);
     }
     if (Has("delete")) {
-      Emit({.method = "delete", .action = "delete", .id_verb = "delete",
+      Emit({.method = "delete",
+            .action = "delete",
+            .id_verb = "delete",
             .response = resource_.returns_deleted_object ? schemas_.object : schemas_.status,
             .body = schemas_.delete_options},
            kDelete, kind);
@@ -162,8 +188,7 @@ class PathWriter {
 
   void Subresource(const std::string& path, const kube::Subresource& sub) {
     const auto other = schemas_.subresources.find(sub.name);
-    const std::string body =
-        other == schemas_.subresources.end() ? schemas_.object : other->second;
+    const std::string body = other == schemas_.subresources.end() ? schemas_.object : other->second;
     suffix_ = Capital(sub.name);
     BeginPath(path);
     const auto has = [&](std::string_view verb) {
@@ -174,8 +199,13 @@ class PathWriter {
            sub.kind);
     }
     if (has("create")) {
-      Emit({.method = "post", .action = "post", .id_verb = "create", .response = body,
-            .body = body, .is_patch = false, .creates = true},
+      Emit({.method = "post",
+            .action = "post",
+            .id_verb = "create",
+            .response = body,
+            .body = body,
+            .is_patch = false,
+            .creates = true},
            kWrite, sub.kind);
     }
     if (has("update")) {
@@ -183,8 +213,12 @@ class PathWriter {
            kWrite, sub.kind);
     }
     if (has("patch")) {
-      Emit({.method = "patch", .action = "patch", .id_verb = "patch", .response = body,
-            .body = schemas_.patch, .is_patch = true},
+      Emit({.method = "patch",
+            .action = "patch",
+            .id_verb = "patch",
+            .response = body,
+            .body = schemas_.patch,
+            .is_patch = true},
            kPatch, sub.kind);
     }
     EndPath();
@@ -242,8 +276,8 @@ class PathWriter {
   }
 
   void Response(std::string_view code, std::string_view description, std::string_view definition) {
-    operations_ += "\"" + std::string(code) + "\":{\"description\":\"" + std::string(description) +
-                   "\"";
+    operations_ +=
+        "\"" + std::string(code) + "\":{\"description\":\"" + std::string(description) + "\"";
     if (!definition.empty()) {
       operations_ += ",";
       if (version_ == SpecVersion::kV2) {
@@ -251,8 +285,8 @@ class PathWriter {
       } else if (resource_.kind->is_custom) {
         Content(definition, {"application/json", "application/yaml"});
       } else {
-        Content(definition, {"application/json", "application/vnd.kubernetes.protobuf",
-                             "application/yaml"});
+        Content(definition,
+                {"application/json", "application/vnd.kubernetes.protobuf", "application/yaml"});
       }
     }
     operations_ += "}";
@@ -265,9 +299,8 @@ class PathWriter {
       operations_ += ",";
     }
     operations_ += "\"" + std::string(operation.method) + "\":{\"operationId\":\"" +
-                   std::string(operation.id_verb) + title_ + scope_title_ +
-                   resource_.kind_name() + suffix_ + "\",\"tags\":[\"" + tag_ +
-                   "\"],\"parameters\":[";
+                   std::string(operation.id_verb) + title_ + scope_title_ + resource_.kind_name() +
+                   suffix_ + "\",\"tags\":[\"" + tag_ + "\"],\"parameters\":[";
     std::string list;
     if (version_ == SpecVersion::kV2 && !operation.body.empty()) {
       list = "{\"name\":\"body\",\"in\":\"body\",\"required\":" +
@@ -284,16 +317,17 @@ class PathWriter {
         Content(operation.body, {"application/apply-patch+yaml", "application/json-patch+json",
                                  "application/merge-patch+json"});
       } else if (operation.is_patch) {
-        Content(operation.body, {"application/apply-patch+yaml", "application/json-patch+json",
-                                 "application/merge-patch+json",
-                                 "application/strategic-merge-patch+json"});
+        Content(operation.body,
+                {"application/apply-patch+yaml", "application/json-patch+json",
+                 "application/merge-patch+json", "application/strategic-merge-patch+json"});
       } else {
         Content(operation.body, {"*/*"});
       }
       operations_ += operation.method == "delete" ? "}" : ",\"required\":true}";
     } else if (version_ == SpecVersion::kV2) {
-      operations_ += ",\"consumes\":[\"*/*\"],\"produces\":[\"application/json\","
-                     "\"application/yaml\"],\"schemes\":[\"https\"]";
+      operations_ +=
+          ",\"consumes\":[\"*/*\"],\"produces\":[\"application/json\","
+          "\"application/yaml\"],\"schemes\":[\"https\"]";
     }
     operations_ += ",\"responses\":{";
     Response("200", "OK", operation.response);

@@ -1,6 +1,5 @@
-// OpenAPI v2 as the protobuf document that old kubectl validates with (gnostic's Document): the same
-// pieces as the JSON form, each converted on its own.
-// Threads: a writer belongs to one thread.
+// OpenAPI v2 as the protobuf document that old kubectl validates with (gnostic's Document): the
+// same pieces as the JSON form, each converted on its own. Threads: a writer belongs to one thread.
 // Source: github.com/google/gnostic-models openapiv2/OpenAPIv2.proto (field numbers).
 #pragma once
 

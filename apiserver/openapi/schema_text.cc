@@ -23,44 +23,32 @@ bool IsNamedScalar(ValueKind kind) {
     case ValueKind::kJson:
     case ValueKind::kSchemaOrArray:
     case ValueKind::kSchemaOrBool:
-    case ValueKind::kSchemaOrStrings:
-      return true;
-    default:
-      return false;
+    case ValueKind::kSchemaOrStrings: return true;
+    default: return false;
   }
 }
 
 std::string_view ScalarText(ValueKind kind, SpecVersion version) {
   const bool v3 = version == SpecVersion::kV3;
   switch (kind) {
-    case ValueKind::kString:
-      return "\"type\":\"string\"";
-    case ValueKind::kInt32:
-      return "\"type\":\"integer\",\"format\":\"int32\"";
-    case ValueKind::kInt64:
-      return "\"type\":\"integer\",\"format\":\"int64\"";
-    case ValueKind::kFloat:
-      return "\"type\":\"number\",\"format\":\"double\"";
-    case ValueKind::kBool:
-      return "\"type\":\"boolean\"";
-    case ValueKind::kBytes:
-      return "\"type\":\"string\",\"format\":\"byte\"";
+    case ValueKind::kString: return "\"type\":\"string\"";
+    case ValueKind::kInt32: return "\"type\":\"integer\",\"format\":\"int32\"";
+    case ValueKind::kInt64: return "\"type\":\"integer\",\"format\":\"int64\"";
+    case ValueKind::kFloat: return "\"type\":\"number\",\"format\":\"double\"";
+    case ValueKind::kBool: return "\"type\":\"boolean\"";
+    case ValueKind::kBytes: return "\"type\":\"string\",\"format\":\"byte\"";
     case ValueKind::kQuantity:
       return v3 ? "\"oneOf\":[{\"type\":\"string\"},{\"type\":\"number\"}]" : "\"type\":\"string\"";
     case ValueKind::kTime:
-    case ValueKind::kMicroTime:
-      return "\"type\":\"string\",\"format\":\"date-time\"";
-    case ValueKind::kDuration:
-      return "\"type\":\"string\"";
+    case ValueKind::kMicroTime: return "\"type\":\"string\",\"format\":\"date-time\"";
+    case ValueKind::kDuration: return "\"type\":\"string\"";
     case ValueKind::kIntOrString:
       return v3 ? "\"format\":\"int-or-string\",\"oneOf\":[{\"type\":\"integer\"},{\"type\":"
                   "\"string\"}]"
                 : "\"type\":\"string\",\"format\":\"int-or-string\"";
     case ValueKind::kFieldsV1:
-    case ValueKind::kRawExtension:
-      return "\"type\":\"object\"";
-    default:
-      return "";
+    case ValueKind::kRawExtension: return "\"type\":\"object\"";
+    default: return "";
   }
 }
 
@@ -71,12 +59,16 @@ struct Description {
 
 // What `kubectl explain` shows of metadata. Other built-in types have no texts.
 constexpr Description kMetadataTexts[] = {
-    {"annotations", "Annotations are values that tools keep with the object; nothing selects by them."},
-    {"creationTimestamp", "CreationTimestamp is a timestamp of the server: when the object was made."},
+    {"annotations",
+     "Annotations are values that tools keep with the object; nothing selects by them."},
+    {"creationTimestamp",
+     "CreationTimestamp is a timestamp of the server: when the object was made."},
     {"deletionGracePeriodSeconds", "Seconds that the object has to end after it was deleted."},
-    {"deletionTimestamp", "DeletionTimestamp is when the object will be gone; set once it is deleted."},
+    {"deletionTimestamp",
+     "DeletionTimestamp is when the object will be gone; set once it is deleted."},
     {"finalizers", "Names of those who have work to do before the object may go."},
-    {"generateName", "GenerateName is a prefix to which the server adds a suffix when name is empty."},
+    {"generateName",
+     "GenerateName is a prefix to which the server adds a suffix when name is empty."},
     {"generation", "Generation counts the changes of what is wanted."},
     {"labels", "Labels are values by which objects are selected."},
     {"managedFields", "ManagedFields says which client set which field."},
@@ -129,8 +121,7 @@ std::string SchemaText::Ref(std::string_view name) const {
 }
 
 bool SchemaText::IsNamed(Type type) const {
-  return !type.name().empty() &&
-         (type.kind() == ValueKind::kStruct || IsNamedScalar(type.kind()));
+  return !type.name().empty() && (type.kind() == ValueKind::kStruct || IsNamedScalar(type.kind()));
 }
 
 void SchemaText::NeedType(Type type) {
@@ -174,9 +165,7 @@ void SchemaText::AppendType(Type type, std::string_view default_text, std::strin
       AppendType(type.element(), "", out);
       out += "}";
       break;
-    case ValueKind::kStruct:
-      out += "\"type\":\"object\"";
-      break;
+    case ValueKind::kStruct: out += "\"type\":\"object\""; break;
     default: {
       const auto text = ScalarText(type.kind(), version_);
       out += text;
@@ -290,7 +279,8 @@ void SchemaText::AppendDefinition(Type type, std::string& out) {
     if (!properties.empty()) {
       properties += ",";
     }
-    AppendProperty(field, is_metadata ? MetadataText(field.name()) : std::string_view(), properties);
+    AppendProperty(field, is_metadata ? MetadataText(field.name()) : std::string_view(),
+                   properties);
     if (field.Has(kube::schema::kRequired)) {
       required += (required.empty() ? "\"" : ",\"") + std::string(field.name()) + "\"";
     }

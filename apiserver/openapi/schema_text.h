@@ -1,8 +1,7 @@
 // Schema definitions of OpenAPI documents as text, straight from the schema tables: no tree of the
-// document ever exists.
-// Threads: a SchemaText belongs to one thread.
-// Source: k8s.io/kube-openapi; the published api/openapi-spec of Kubernetes, without its prose: only metadata,
-// which every kind has, is described, in words of our own.
+// document ever exists. Threads: a SchemaText belongs to one thread. Source: k8s.io/kube-openapi;
+// the published api/openapi-spec of Kubernetes, without its prose: only metadata, which every kind
+// has, is described, in words of our own.
 #pragma once
 
 #include <cstdint>
@@ -49,8 +48,8 @@ class SchemaText {
 
   const SpecVersion version_;
   const Catalog& catalog_;
-  std::map<std::string, kube::schema::Type> needed_;   // by definition name
-  std::vector<kube::schema::Type> unread_;             // whose references are not followed yet
+  std::map<std::string, kube::schema::Type> needed_;  // by definition name
+  std::vector<kube::schema::Type> unread_;            // whose references are not followed yet
 };
 
 // "com.example.stable.v1.CronTab" for a custom kind.

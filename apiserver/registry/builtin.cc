@@ -114,8 +114,8 @@ std::vector<ResourcePtr> BuiltinResources() {
 
 std::function<std::shared_ptr<const storage::Attachment>(std::string_view, std::string_view)>
 MakeAttachmentFactory(const std::vector<ResourcePtr>& builtin) {
-  auto types = std::make_shared<std::map<std::string, std::shared_ptr<const StoredType>,
-                                         std::less<>>>();
+  auto types =
+      std::make_shared<std::map<std::string, std::shared_ptr<const StoredType>, std::less<>>>();
   for (const auto& resource : builtin) {
     if (resource->type != nullptr) {
       types->emplace(resource->type->prefix, resource->type);

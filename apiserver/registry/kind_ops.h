@@ -1,6 +1,6 @@
-// What handlers do with a kind's schema: decoding checks, managed fields, the merges of patches, and
-// the way between stored and served versions. Thin: the work is done in kube/.
-// Threads: any; pure functions.
+// What handlers do with a kind's schema: decoding checks, managed fields, the merges of patches,
+// and the way between stored and served versions. Thin: the work is done in kube/. Threads: any;
+// pure functions.
 #pragma once
 
 #include <string>

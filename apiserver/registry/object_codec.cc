@@ -173,8 +173,7 @@ std::shared_ptr<const ObjectFacts> ScanFacts(std::string_view bytes, const Store
   if (metadata_end == 0) {
     return facts;
   }
-  const auto metadata =
-      bytes.substr(facts->metadata_begin, metadata_end - facts->metadata_begin);
+  const auto metadata = bytes.substr(facts->metadata_begin, metadata_end - facts->metadata_begin);
   std::size_t revision_bytes = 0;
   ForEachMember(metadata, [&](std::string_view name, MemberSpan span) {
     const auto value = metadata.substr(span.begin, span.end - span.begin);

@@ -4,9 +4,9 @@
 // Layout of the bytes (compact JSON, always in this order):
 //   {"apiVersion":"apps/v1","kind":"Deployment","metadata":{...,"resourceVersion":"",...},<rest>}
 // so that list items without apiVersion and kind, other apiVersions of the same shape, and
-// PartialObjectMetadata are cut out of the same buffer instead of being encoded again. The digits of
-// resourceVersion are put into the hole by storage.
-// Threads: any; values are immutable once published.
+// PartialObjectMetadata are cut out of the same buffer instead of being encoded again. The digits
+// of resourceVersion are put into the hole by storage. Threads: any; values are immutable once
+// published.
 #pragma once
 
 #include <memory>
@@ -25,12 +25,12 @@ struct ObjectFacts final : storage::Attachment {
   std::uint32_t metadata_begin = 0;  // of the metadata object, '{'
   std::uint32_t metadata_end = 0;    // exclusive, with an empty hole
   std::string uid;
-  std::string labels;                // key '\0' value '\0' ..., ascending by key
+  std::string labels;  // key '\0' value '\0' ..., ascending by key
   // Values of StoredType::fields; empty for custom resources, whose selectable fields may change
   // while the bytes stay (FieldValue reads them on demand).
   std::vector<std::string> fields;
-  std::uint32_t schema_id = 0;       // StoredType::schema_id when it was encoded; 0 after a restart
-  bool deleting = false;             // deletionTimestamp is set
+  std::uint32_t schema_id = 0;  // StoredType::schema_id when it was encoded; 0 after a restart
+  bool deleting = false;        // deletionTimestamp is set
   bool has_finalizers = false;
 
   // The value of label `key`; nullptr data when absent.

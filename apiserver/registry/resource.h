@@ -20,19 +20,19 @@ namespace sublet::apiserver {
 // The storage side of a resource, shared by all its served versions.
 struct StoredType {
   kube::GroupResource name;
-  std::string storage_version;      // "v1": the version the bytes are written in
-  std::string kind;                 // as written into the bytes
-  std::string storage_group;        // group of the written apiVersion
+  std::string storage_version;  // "v1": the version the bytes are written in
+  std::string kind;             // as written into the bytes
+  std::string storage_group;    // group of the written apiVersion
   bool namespaced = true;
-  std::string prefix;               // "/registry/core/pods/"
+  std::string prefix;  // "/registry/core/pods/"
   // Field selector paths beyond metadata.name and metadata.namespace: "spec.nodeName".
   std::vector<std::string> fields;
   // How a selectable value is read; the built-in kind's, or null for custom resources.
   std::shared_ptr<const kube::Strategy> strategy;
-  std::int64_t ttl_seconds = 0;     // Events
-  bool short_history = false;       // Events, Leases
-  std::uint32_t schema_id = 0;      // custom resources: counts the schemas of the definition
-  bool is_custom = false;           // defined by a CustomResourceDefinition
+  std::int64_t ttl_seconds = 0;  // Events
+  bool short_history = false;    // Events, Leases
+  std::uint32_t schema_id = 0;   // custom resources: counts the schemas of the definition
+  bool is_custom = false;        // defined by a CustomResourceDefinition
 
   std::string Key(std::string_view namespace_name, std::string_view object_name) const;
   // The prefix of a namespace's objects, or of all when namespace_name is "".
@@ -55,8 +55,8 @@ struct Resource {
   // again when they are read.
   bool defaults_on_read = false;
   bool terminating = false;  // its definition is being deleted: nothing new may be created
-  std::string crd;          // name of the CustomResourceDefinition; "" for built-in kinds
-  std::string schema_hash;  // tells versions of a custom schema apart, for OpenAPI's hashes
+  std::string crd;           // name of the CustomResourceDefinition; "" for built-in kinds
+  std::string schema_hash;   // tells versions of a custom schema apart, for OpenAPI's hashes
 
   const std::string& group() const { return kind->gvk.group; }
   const std::string& version() const { return kind->gvk.version; }

@@ -36,7 +36,8 @@ X509* ReadX509(const std::string& pem) {
 
 bool UseIdentity(SSL_CTX* context, const TlsClientOptions& options) {
   X509* certificate = ReadX509(options.client_certificate);
-  BIO* bio = BIO_new_mem_buf(options.client_key.data(), static_cast<int>(options.client_key.size()));
+  BIO* bio =
+      BIO_new_mem_buf(options.client_key.data(), static_cast<int>(options.client_key.size()));
   EVP_PKEY* key = PEM_read_bio_PrivateKey(bio, nullptr, nullptr, nullptr);
   BIO_free(bio);
   const bool ok = SSL_CTX_use_certificate(context, certificate) == 1 &&

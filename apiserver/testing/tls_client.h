@@ -38,7 +38,8 @@ class TlsClient {
   ClientResponse ReadHead();
   // The next chunk of a chunked body; "" = the last one, or the end.
   std::string ReadChunk();
-  // Sends method and path with Host and the given further header lines ("A: b\r\n"), reads the answer.
+  // Sends method and path with Host and the given further header lines ("A: b\r\n"), reads the
+  // answer.
   ClientResponse Call(std::string_view method, std::string_view path, std::string_view headers = "",
                       std::string_view body = "");
   void Close();

@@ -19,8 +19,8 @@ std::string Encode(std::string_view text) {
   static constexpr char kHex[] = "0123456789ABCDEF";
   std::string out;
   for (const char c : text) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                       (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.' || c == '~';
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '-' || c == '_' || c == '.' || c == '~';
     if (plain) {
       out.push_back(c);
     } else {
@@ -73,7 +73,8 @@ std::string KubeletQuery(const PodTunnel& tunnel) {
   }
   for (const Renamed& flag : kStreamFlags) {
     // A client that names no stream gets output and errors, as PodExecOptions' defaults say.
-    const bool by_default = !asked.Has(flag.from) && (flag.from == "stdout" || flag.from == "stderr");
+    const bool by_default =
+        !asked.Has(flag.from) && (flag.from == "stdout" || flag.from == "stderr");
     if (IsTrue(asked.Get(flag.from)) || by_default) {
       Add(query, flag.to, "1");
     }
@@ -118,10 +119,10 @@ Result<KubeletDialer::Endpoint> KubeletDialer::FindKubelet(const std::string& no
     }
     for (const auto& address : *addresses) {
       const auto text = kube::FindString(address, {"address"});
-      // Differs: a host name counts only when it is an address; nodes of an embedded host have names
-      // that nobody resolves.
-      const bool usable = type.ends_with("IP") || text.find_first_not_of("0123456789.:abcdef") ==
-                                                      std::string_view::npos;
+      // Differs: a host name counts only when it is an address; nodes of an embedded host have
+      // names that nobody resolves.
+      const bool usable = type.ends_with("IP") ||
+                          text.find_first_not_of("0123456789.:abcdef") == std::string_view::npos;
       if (kube::FindString(address, {"type"}) == type && !text.empty() && usable) {
         return Endpoint{std::string(text), port > 0 ? std::to_string(port) : kKubeletPort};
       }

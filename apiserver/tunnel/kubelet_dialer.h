@@ -1,7 +1,7 @@
-// KubeletDialer: finds a node's kubelet by its reported addresses and port, and speaks to it with the
-// API server's kubelet client certificate.
-// Threads: any. Bounds: 256 remembered transports (idle connections); then they are forgotten.
-// Source: k8s.io/kubernetes pkg/kubelet/client; preferred address types of kube-apiserver.
+// KubeletDialer: finds a node's kubelet by its reported addresses and port, and speaks to it with
+// the API server's kubelet client certificate. Threads: any. Bounds: 256 remembered transports
+// (idle connections); then they are forgotten. Source: k8s.io/kubernetes pkg/kubelet/client;
+// preferred address types of kube-apiserver.
 #pragma once
 
 #include <functional>
@@ -39,7 +39,8 @@ class KubeletDialer final : public NodeDialer {
     std::string port;
   };
   Result<Endpoint> FindKubelet(const std::string& node) const;
-  Result<std::shared_ptr<client::Transport>> Transport(const std::string& url, bool as_kubelet_client)
+  Result<std::shared_ptr<client::Transport>> Transport(const std::string& url,
+                                                       bool as_kubelet_client)
       SUBLET_EXCLUDES(mutex_);
 
   const storage::Store& store_;

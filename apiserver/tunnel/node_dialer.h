@@ -1,7 +1,7 @@
 // NodeDialer: where the bytes of exec, attach, log, port-forward and proxy go. On a cluster of our
-// own that is the kubelet API of the pod's node (kubelet_dialer.h); in a tenant the syncer leads them
-// to the host's API instead.
-// Threads: any; may block on storage and on making a transport, never on the network.
+// own that is the kubelet API of the pod's node (kubelet_dialer.h); in a tenant the syncer leads
+// them to the host's API instead. Threads: any; may block on storage and on making a transport,
+// never on the network.
 #pragma once
 
 #include <memory>
@@ -32,8 +32,8 @@ class NodeDialer {
   virtual ~NodeDialer() = default;
   // Errors: NotFound (node), ServiceUnavailable (no address, not synced yet).
   virtual Result<Destination> ToPod(const PodTunnel& tunnel) = 0;
-  // A port of a pod, for proxy. `scheme` "http" or "https", port "" = the scheme's own; `address` is
-  // the pod's IP, `target` path and query as the pod shall see them.
+  // A port of a pod, for proxy. `scheme` "http" or "https", port "" = the scheme's own; `address`
+  // is the pod's IP, `target` path and query as the pod shall see them.
   struct PodPort {
     std::string namespace_name;
     std::string pod;

@@ -78,7 +78,8 @@ Result<void> CheckLogOptions(const Query& query, std::string_view pod) {
     errors.Invalid(std::string("limitBytes"), *limit, "must be greater than 0");
   }
   if (since && !query.Get("sinceTime").empty()) {
-    errors.Forbidden(std::string(), "at most one of `sinceTime` or `sinceSeconds` may be specified");
+    errors.Forbidden(std::string(),
+                     "at most one of `sinceTime` or `sinceSeconds` may be specified");
   } else if (since && *since < 1) {
     errors.Invalid(std::string("sinceSeconds"), *since, "must be greater than 0");
   }
@@ -169,16 +170,15 @@ std::string ProxiedTarget(const Request& request) {
 bool SendProxyRedirect(Call& call) {
   const Request& request = *call.request;
   if (!request.info.rest.empty() || request.path.ends_with('/') ||
-      (request.method != "GET" && request.method != "HEAD") ||
-      !request.Header("upgrade").empty()) {
+      (request.method != "GET" && request.method != "HEAD") || !request.Header("upgrade").empty()) {
     return false;
   }
   Response response;
   response.code = 301;
   response.content_type = "";
   response.headers.emplace_back(
-      "Location", request.raw_path + "/" +
-                      (request.raw_query.empty() ? "" : "?" + request.raw_query));
+      "Location",
+      request.raw_path + "/" + (request.raw_query.empty() ? "" : "?" + request.raw_query));
   call.responder->Send(std::move(response));
   return true;
 }

@@ -194,9 +194,8 @@ void TunnelService::Forward(const CallPtr& call, const Destination& destination)
   Response head = AnsweredHead((*opened)->response(), true);
   head.code = 101;
   std::shared_ptr<client::Tunnel> tunnel = std::move(*opened);
-  call->responder->SendUpgrade(std::move(head), {[tunnel](RawConnection& connection) {
-                                 Pump(connection, *tunnel);
-                               }});
+  call->responder->SendUpgrade(
+      std::move(head), {[tunnel](RawConnection& connection) { Pump(connection, *tunnel); }});
 }
 
 void TunnelService::Log(const CallPtr& call) {
@@ -222,10 +221,10 @@ void TunnelService::Log(const CallPtr& call) {
   auto stream = destination->transport->OpenStream(request);
   if (!stream.ok()) {
     const Status& error = stream.error();
-    return SendError(*call, error.Is(Reason::kServiceUnavailable)
-                                ? InternalError("Get \"" + destination->target +
-                                                "\": " + error.message())
-                                : error);
+    return SendError(*call,
+                     error.Is(Reason::kServiceUnavailable)
+                         ? InternalError("Get \"" + destination->target + "\": " + error.message())
+                         : error);
   }
   call->responder->SendStream(std::move(head), MakeLogStream(std::move(*stream)));
 }
@@ -241,8 +240,8 @@ void TunnelService::Proxy(const CallPtr& call, Result<Destination> destination) 
   request.deadline = After(options_.dial_timeout);
   auto answered = destination->transport->RoundTrip(request);
   if (!answered.ok()) {
-    return SendError(*call, ServiceUnavailable("error trying to reach service: " +
-                                               answered.error().message()));
+    return SendError(
+        *call, ServiceUnavailable("error trying to reach service: " + answered.error().message()));
   }
   Response response = AnsweredHead(*answered, false);
   response.body = Body(std::move(answered->body));
@@ -307,8 +306,8 @@ void TunnelService::ProxyNode(const CallPtr& call) {
   if (!target) {
     return SendError(*call, BadRequest("invalid node request " + kube::GoQuote(call->name())));
   }
-  Proxy(call, dialer_.ToNode(target->name, target->scheme, target->port,
-                             ProxiedTarget(*call->request)));
+  Proxy(call,
+        dialer_.ToNode(target->name, target->scheme, target->port, ProxiedTarget(*call->request)));
 }
 
 }  // namespace sublet::apiserver

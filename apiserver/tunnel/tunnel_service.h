@@ -1,10 +1,10 @@
-// TunnelService: exec, attach, log, port-forward and proxy of pods, services and nodes. A request is
-// checked here, then led on through a NodeDialer; the bytes of upgraded connections are copied
-// unparsed.
-// Threads: requests are taken on transport threads and dialled on threads dial-N; an upgraded
-// connection then lives on a tunnel thread of its transport plus one of its own for the way back.
-// Bounds: dial_queue_max waiting dials (then 429); a proxied answer's body as client/ bounds it.
-// Source: k8s.io/kubernetes pkg/registry/core/pod/rest, pod/strategy.go; apimachinery util/proxy.
+// TunnelService: exec, attach, log, port-forward and proxy of pods, services and nodes. A request
+// is checked here, then led on through a NodeDialer; the bytes of upgraded connections are copied
+// unparsed. Threads: requests are taken on transport threads and dialled on threads dial-N; an
+// upgraded connection then lives on a tunnel thread of its transport plus one of its own for the
+// way back. Bounds: dial_queue_max waiting dials (then 429); a proxied answer's body as client/
+// bounds it. Source: k8s.io/kubernetes pkg/registry/core/pod/rest, pod/strategy.go; apimachinery
+// util/proxy.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,7 @@
 // The main of a fuzz target in builds without libFuzzer (preset asan): runs every seed and a fixed
-// number of mutations of them, the same ones each time, so that continuous integration feeds hostile
-// bytes to every parser at the price of a unit test. Finding new paths is libFuzzer's (tools/fuzz.sh).
+// number of mutations of them, the same ones each time, so that continuous integration feeds
+// hostile bytes to every parser at the price of a unit test. Finding new paths is libFuzzer's
+// (tools/fuzz.sh).
 //
 //   fuzz_json [SEED-FOLDER]      environment: SUBLET_FUZZ_ROUNDS (default 2000), at most 20 s
 //
@@ -50,8 +51,10 @@ void OnSignal(int number) {
 
 // Pieces that parsers give a meaning to.
 constexpr std::array<std::string_view, 24> kTokens = {
-    "{", "}", "[", "]", "\"", ":", ",", "null", "\\u0000", "\n", "\r\n", "-1",
-    "1e999", "9223372036854775808", "%2e%2e", "/", "..", "\xff\xfe", "&a", "*a", "~1", "$", "(", "0"};
+    "{",      "}",       "[",  "]",        "\"", ":",     ",",
+    "null",   "\\u0000", "\n", "\r\n",     "-1", "1e999", "9223372036854775808",
+    "%2e%2e", "/",       "..", "\xff\xfe", "&a", "*a",    "~1",
+    "$",      "(",       "0"};
 
 std::string Mutate(const std::vector<std::string>& seeds, std::mt19937& random) {
   const auto below = [&](std::size_t n) { return n == 0 ? 0 : random() % n; };
@@ -70,23 +73,15 @@ std::string Mutate(const std::vector<std::string>& seeds, std::mt19937& random) 
           input[at] = static_cast<char>(random());
         }
         break;
-      case 2:
-        input.erase(at, length);
-        break;
-      case 3:
-        input.insert(at, input.substr(at, length));
-        break;
-      case 4:
-        input.insert(at, kTokens[below(kTokens.size())]);
-        break;
+      case 2: input.erase(at, length); break;
+      case 3: input.insert(at, input.substr(at, length)); break;
+      case 4: input.insert(at, kTokens[below(kTokens.size())]); break;
       case 5: {
         const std::string& other = seeds[below(seeds.size())];
         input.insert(at, other.substr(below(other.size() + 1), below(64)));
         break;
       }
-      default:
-        input.resize(at);
-        break;
+      default: input.resize(at); break;
     }
   }
   input.resize(std::min(input.size(), kInputBytesMax));
@@ -140,7 +135,7 @@ int main(int argc, char** argv) {
     Run(Mutate(seeds, random));
     ++done;
   }
-  std::printf("%s: %zu seeds, %ld mutations\n%s: 1 passed, 0 failed\n", name.c_str(), seeds.size() - 1, done,
-              name.c_str());
+  std::printf("%s: %zu seeds, %ld mutations\n%s: 1 passed, 0 failed\n", name.c_str(),
+              seeds.size() - 1, done, name.c_str());
   return 0;
 }

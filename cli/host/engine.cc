@@ -42,8 +42,8 @@ Result<std::string> Answers(const std::string& socket) {
   return Describe(*info);
 }
 
-// A configuration that works without systemd and without the right to raise limits, and that touches
-// nothing of the machine's own Podman.
+// A configuration that works without systemd and without the right to raise limits, and that
+// touches nothing of the machine's own Podman.
 Result<void> WritePodmanConfiguration(const std::string& directory) {
   std::ofstream containers(directory + "/containers.conf", std::ios::trunc);
   containers << "[containers]\n"
@@ -77,12 +77,12 @@ Result<EngineChoice> StartPodman(const std::string& podman, const std::string& d
   EngineChoice choice;
   choice.socket = directory + "/podman.sock";
   unlink(choice.socket.c_str());
-  SUBLET_TRY(choice.process,
-             StartProcess("engine",
-                          {podman, "system", "service", "--time=0", "unix://" + choice.socket},
-                          {"CONTAINERS_CONF=" + directory + "/containers.conf",
-                           "CONTAINERS_STORAGE_CONF=" + directory + "/storage.conf"},
-                          directory + "/../logs/engine.log"));
+  SUBLET_TRY(
+      choice.process,
+      StartProcess("engine", {podman, "system", "service", "--time=0", "unix://" + choice.socket},
+                   {"CONTAINERS_CONF=" + directory + "/containers.conf",
+                    "CONTAINERS_STORAGE_CONF=" + directory + "/storage.conf"},
+                   directory + "/../logs/engine.log"));
   const auto deadline = After(std::chrono::seconds(15));
   while (std::chrono::steady_clock::now() < deadline && IsAlive(choice.process)) {
     if (Exists(choice.socket)) {

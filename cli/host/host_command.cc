@@ -119,8 +119,8 @@ std::vector<std::string> NodeCommand(const HostState& state, bool cleanup) {
   return command;
 }
 
-// Stops what runs, all at once and the engine last; then what the agent left on the machine goes.
-// A part that does not end at once is killed: each survives that, and what it holds is given up here.
+// Stops what runs, all at once and the engine last; then what the agent left on the machine goes. A
+// part that does not end at once is killed: each survives that, and what it holds is given up here.
 void TearDown(const HostState& state) {
   Process engine;
   for (const Process& process : state.processes) {
@@ -180,8 +180,8 @@ class Up {
   std::chrono::milliseconds total() const { return progress_.total(); }
 
  private:
-  // Starts again what has ended of a host that was up, and leaves the rest and all pods alone. False
-  // when that does not make it whole (an up was cut short).
+  // Starts again what has ended of a host that was up, and leaves the rest and all pods alone.
+  // False when that does not make it whole (an up was cut short).
   bool Repair(const HostState& old) {
     const auto alive = [&](std::string_view name) {
       return std::any_of(old.processes.begin(), old.processes.end(), [&](const Process& process) {
@@ -276,10 +276,11 @@ class Up {
     unlink(KubeconfigFile().c_str());
     const std::string port = std::to_string(state_.port);
     SUBLET_RETURN_IF_ERROR(StartOne(
-        "serve", {OwnPath(), "serve", "--role=host", "--data-dir=" + HostDirectory() + "/serve",
-                  "--listen=127.0.0.1:" + port, std::string("--pod-listen=") + kGateway + ":" + port,
-                  "--write-kubeconfig=" + KubeconfigFile(),
-                  std::string("--write-node-kubeconfig=") + kNodeName + "=" + NodeKubeconfigFile()}));
+        "serve",
+        {OwnPath(), "serve", "--role=host", "--data-dir=" + HostDirectory() + "/serve",
+         "--listen=127.0.0.1:" + port, std::string("--pod-listen=") + kGateway + ":" + port,
+         "--write-kubeconfig=" + KubeconfigFile(),
+         std::string("--write-node-kubeconfig=") + kNodeName + "=" + NodeKubeconfigFile()}));
     return Wait("the host's API", "serve", [] {
       const auto client = HostClient();
       return client.ok() && client->WithTimeout(std::chrono::seconds(2)).GetRaw("/readyz").ok();
@@ -324,7 +325,8 @@ class Up {
         }
       }
       std::this_thread::sleep_for(pause);
-      pause = std::min<std::chrono::milliseconds>(pause + pause / 4, std::chrono::milliseconds(100));
+      pause =
+          std::min<std::chrono::milliseconds>(pause + pause / 4, std::chrono::milliseconds(100));
     }
     return Timeout("waited " + std::to_string(flags_.timeout) + " s for " + what +
                    "; the last lines of its log:\n" + Tail(LogFile(process), 6));
@@ -354,7 +356,8 @@ class Up {
 
 int HostUp(int argc, char** argv) {
   UpFlags flags;
-  Flags parser("sublet host up", "Starts a one-machine Kubernetes on this machine's container engine.");
+  Flags parser("sublet host up",
+               "Starts a one-machine Kubernetes on this machine's container engine.");
   parser.Text(&flags.engine, "--engine", "podman, docker or a socket (default: what is there)");
   parser.Number(&flags.gpus, "--gpus", "simulated GPUs of the node");
   parser.Text(&flags.gpu_model, "--gpu-model", "their model");
@@ -370,8 +373,9 @@ int HostUp(int argc, char** argv) {
     return Fail(BadRequest("--gpus takes 0 to 16, --nodes 0 to 5000, --port 1 to 65535"));
   }
   if (geteuid() != 0) {
-    return Fail(Status(Reason::kForbidden, "the embedded host needs root: it makes networks and "
-                                           "firewall rules for pods"),
+    return Fail(Status(Reason::kForbidden,
+                       "the embedded host needs root: it makes networks and "
+                       "firewall rules for pods"),
                 "sudo sublet host up");
   }
   const HostLock lock;
@@ -477,12 +481,13 @@ int HostStatus(int argc, char** argv) {
   }
   const bool up = all && IsUp(*state);
   if (output == "json") {
-    std::printf("%s\n", kube::DumpPretty({{"up", up},
-                                          {"api", "https://127.0.0.1:" + std::to_string(state->port)},
-                                          {"engineSocket", state->engine_socket},
-                                          {"gpus", state->gpus},
-                                          {"processes", processes}})
-                            .c_str());
+    std::printf("%s\n",
+                kube::DumpPretty({{"up", up},
+                                  {"api", "https://127.0.0.1:" + std::to_string(state->port)},
+                                  {"engineSocket", state->engine_socket},
+                                  {"gpus", state->gpus},
+                                  {"processes", processes}})
+                    .c_str());
     return up ? 0 : 1;
   }
   std::printf("API:     https://127.0.0.1:%u (%s)\nEngine:  %s\n", state->port,

@@ -1,5 +1,5 @@
-// `sublet host up|down|status|logs|install`: the embedded host, a one-machine Kubernetes on the user's
-// container engine.
+// `sublet host up|down|status|logs|install`: the embedded host, a one-machine Kubernetes on the
+// user's container engine.
 #pragma once
 
 namespace sublet::cli {

@@ -63,9 +63,9 @@ std::optional<HostState> LoadHostState() {
   state.version = kube::FindString(*json, {"version"});
   state.boot_id = kube::FindString(*json, {"bootId"});
   for (const Json& process : json->value("processes", Json::array())) {
-    state.processes.push_back(
-        {std::string(kube::FindString(process, {"name"})), kube::FindInt(process, {"pid"}),
-         static_cast<std::uint64_t>(kube::FindInt(process, {"startTicks"}))});
+    state.processes.push_back({std::string(kube::FindString(process, {"name"})),
+                               kube::FindInt(process, {"pid"}),
+                               static_cast<std::uint64_t>(kube::FindInt(process, {"startTicks"}))});
   }
   return state;
 }

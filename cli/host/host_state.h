@@ -14,10 +14,10 @@ namespace sublet::cli {
 struct HostState {
   std::vector<Process> processes;  // in the order they were started
   std::string engine_socket;
-  std::uint16_t port = 0;          // of the API on 127.0.0.1
+  std::uint16_t port = 0;  // of the API on 127.0.0.1
   std::int64_t gpus = 0;
-  std::int64_t nodes = 0;          // simulated ones
-  std::string boot_id;             // of the machine when it was written; another one: it was rebooted
+  std::int64_t nodes = 0;  // simulated ones
+  std::string boot_id;     // of the machine when it was written; another one: it was rebooted
   std::string version;
 };
 

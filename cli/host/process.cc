@@ -40,7 +40,8 @@ bool WasKilled(std::int64_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/status");
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with("SigPnd:") || line.starts_with("ShdPnd:")) {
-      const std::uint64_t pending = std::strtoull(line.c_str() + sizeof("SigPnd:") - 1, nullptr, 16);
+      const std::uint64_t pending =
+          std::strtoull(line.c_str() + sizeof("SigPnd:") - 1, nullptr, 16);
       if ((pending & (std::uint64_t{1} << (SIGKILL - 1))) != 0) {
         return true;
       }
@@ -51,8 +52,7 @@ bool WasKilled(std::int64_t pid) {
 
 // The child's side of fork: never returns.
 [[noreturn]] void Become(const std::vector<std::string>& command,
-                         const std::vector<std::string>& environment,
-                         const std::string& log_file) {
+                         const std::vector<std::string>& environment, const std::string& log_file) {
   const int null = open("/dev/null", O_RDONLY);
   const int log = open(log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
   dup2(null, 0);

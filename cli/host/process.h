@@ -1,6 +1,5 @@
-// Background processes of the embedded host: started in a session of their own with a log file, known
-// again later by pid and start time, so that a recycled pid is never signalled.
-// Threads: one.
+// Background processes of the embedded host: started in a session of their own with a log file,
+// known again later by pid and start time, so that a recycled pid is never signalled. Threads: one.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +32,8 @@ bool RunProcess(const std::vector<std::string>& command,
 std::string Tail(const std::string& file, std::size_t lines);
 
 // Prints the last `lines` lines of `file`, and with `follow` whatever is appended until the file is
-// removed or replaced. A file that became shorter is read from its beginning. False when it cannot be read.
+// removed or replaced. A file that became shorter is read from its beginning. False when it cannot
+// be read.
 bool PrintLog(const std::string& file, std::size_t lines, bool follow);
 
 }  // namespace sublet::cli

@@ -87,8 +87,8 @@ Result<EndpointState> OpenEndpoint(const HostSession& host, const TenantInfo& te
 int RunInside(const std::string& kubeconfig, const std::vector<std::string>& command) {
   char path[] = "/tmp/sublet-kubeconfig-XXXXXX";
   const int fd = mkstemp(path);
-  if (fd < 0 || write(fd, kubeconfig.data(), kubeconfig.size()) !=
-                    static_cast<ssize_t>(kubeconfig.size())) {
+  if (fd < 0 ||
+      write(fd, kubeconfig.data(), kubeconfig.size()) != static_cast<ssize_t>(kubeconfig.size())) {
     return Fail(InternalError("cannot write a temporary kubeconfig"));
   }
   close(fd);
@@ -140,9 +140,8 @@ int Connect(const ConnectFlags& flags, const Flags& parser) {
   }
   Progress progress(quiet);
   progress.Begin("tenant " + tenant->name + " serves");
-  const auto access =
-      WaitForTenant(*host, *tenant, After(std::chrono::seconds(flags.timeout)),
-                    [&progress](std::string_view text) { progress.Note(text); });
+  const auto access = WaitForTenant(*host, *tenant, After(std::chrono::seconds(flags.timeout)),
+                                    [&progress](std::string_view text) { progress.Note(text); });
   if (!access.ok()) {
     progress.Failed();
     return Fail(access.error());
@@ -153,8 +152,8 @@ int Connect(const ConnectFlags& flags, const Flags& parser) {
           ? TenantContextName(tenant->name, tenant->host_namespace, host->context)
           : flags.context_name;
   if (quiet) {
-    auto state = OpenEndpoint(*host, *tenant, *access, context,
-                              static_cast<std::uint16_t>(flags.port));
+    auto state =
+        OpenEndpoint(*host, *tenant, *access, context, static_cast<std::uint16_t>(flags.port));
     if (!state.ok()) {
       return Fail(state.error());
     }
@@ -173,7 +172,8 @@ int Connect(const ConnectFlags& flags, const Flags& parser) {
   if (!written.ok()) {
     return Fail(written.error());
   }
-  std::fprintf(stderr, "kubectl now talks to tenant %s (context %s). Back with: sublet disconnect\n",
+  std::fprintf(stderr,
+               "kubectl now talks to tenant %s (context %s). Back with: sublet disconnect\n",
                tenant->name.c_str(), written->c_str());
   return 0;
 }
@@ -256,13 +256,14 @@ int RunCredential(int argc, char** argv) {
   if (const auto alive = EnsureEndpoint(*state); !alive.ok()) {
     return Fail(alive.error());
   }
-  std::printf("%s\n", Json{{"apiVersion", "client.authentication.k8s.io/v1"},
-                           {"kind", "ExecCredential"},
-                           {"status",
-                            {{"clientCertificateData", state->certificate_pem},
-                             {"clientKeyData", state->key_pem}}}}
-                          .dump()
-                          .c_str());
+  std::printf(
+      "%s\n",
+      Json{{"apiVersion", "client.authentication.k8s.io/v1"},
+           {"kind", "ExecCredential"},
+           {"status",
+            {{"clientCertificateData", state->certificate_pem}, {"clientKeyData", state->key_pem}}}}
+          .dump()
+          .c_str());
   return 0;
 }
 

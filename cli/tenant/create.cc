@@ -59,8 +59,8 @@ Result<std::string> MergedValues(const CreateFlags& flags) {
   }
   if (!flags.scheduler_version.empty()) {
     SUBLET_TRY(const std::string profile, config::ProfileOfVersion(flags.scheduler_version));
-    SUBLET_TRY(merged,
-               config::SetValue(merged, "controlPlane.scheduler.profiles=[{schedulerName: "
+    SUBLET_TRY(merged, config::SetValue(merged,
+                                        "controlPlane.scheduler.profiles=[{schedulerName: "
                                         "kai-scheduler, profile: " +
                                             profile + "}]"));
   }
@@ -101,11 +101,12 @@ class Creation {
     SUBLET_TRY(const auto existing, Existing(host_, spec));
     if (existing && !flags_.upgrade) {
       if (!flags_.connect) {
-        return Status(Reason::kAlreadyExists,
-                      "tenant " + spec.name + " already exists in namespace " +
-                          spec.host_namespace + "; add --upgrade to change it, or run: sublet "
-                                                "connect " +
-                          spec.name);
+        return Status(Reason::kAlreadyExists, "tenant " + spec.name +
+                                                  " already exists in namespace " +
+                                                  spec.host_namespace +
+                                                  "; add --upgrade to change it, or run: sublet "
+                                                  "connect " +
+                                                  spec.name);
       }
       return Finish(*existing);
     }
@@ -241,7 +242,8 @@ int Create(const CreateFlags& flags) {
 
 int RunCreate(int argc, char** argv) {
   CreateFlags flags;
-  Flags parser("sublet create", "Creates a tenant: a Kubernetes of its own in one pod of the host.");
+  Flags parser("sublet create",
+               "Creates a tenant: a Kubernetes of its own in one pod of the host.");
   parser.Positional(&flags.name, "NAME", "the tenant's name");
   parser.Text(&flags.host.namespace_name, "-n,--namespace", "host namespace (default sublet-NAME)");
   parser.Text(&flags.host.context, "--context", "kubeconfig context of the host");

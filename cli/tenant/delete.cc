@@ -1,4 +1,5 @@
-// `sublet delete`: the rollback. Removes the context, the local endpoint and everything on the host.
+// `sublet delete`: the rollback. Removes the context, the local endpoint and everything on the
+// host.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -56,7 +57,8 @@ int Delete(const DeleteFlags& flags) {
     const bool left_over =
         host->client.Get({{"", "v1", "services"}, space, flags.name, ""}).ok() ||
         host->client.Get({kSecrets, space, "sublet-config-" + flags.name, ""}).ok();
-    const bool asked = flags.delete_namespace && host->client.Get({kNamespaces, "", space, ""}).ok();
+    const bool asked =
+        flags.delete_namespace && host->client.Get({kNamespaces, "", space, ""}).ok();
     if (!left_over && !asked) {
       ForgetContexts(*host, flags.name, space);
       if (flags.ignore_not_found) {
@@ -106,7 +108,8 @@ int RunDelete(int argc, char** argv) {
   parser.Bool(&flags.keep_volumes, "--keep-pvc", "keep the volumes of the tenant and its pods");
   parser.Bool(&flags.delete_namespace, "--delete-namespace",
               "delete the host namespace even when create did not make it");
-  parser.Bool(&flags.ignore_not_found, "--ignore-not-found", "no error when there is no such tenant");
+  parser.Bool(&flags.ignore_not_found, "--ignore-not-found",
+              "no error when there is no such tenant");
   parser.Duration(&flags.grace_period, "--grace-period",
                   "how long the tenant's pods may take to end (default 0s)");
   parser.Duration(&flags.timeout, "--timeout", "how long to wait (default 1m)");

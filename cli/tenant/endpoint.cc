@@ -1,8 +1,8 @@
-// `sublet endpoint CONTEXT` (hidden): listens on the connected tenant's port of 127.0.0.1 and carries
-// bytes to the tenant, straight to its pod on the embedded host, by the host's
-// port-forward elsewhere. Each connection is dialled anew, so a restarted tenant pod costs nothing.
-// Threads: the accept loop, and one (direct) or two (port-forward) per connection, at most
-// kConnectionsMax connections; one more is closed at once.
+// `sublet endpoint CONTEXT` (hidden): listens on the connected tenant's port of 127.0.0.1 and
+// carries bytes to the tenant, straight to its pod on the embedded host, by the host's port-forward
+// elsewhere. Each connection is dialled anew, so a restarted tenant pod costs nothing. Threads: the
+// accept loop, and one (direct) or two (port-forward) per connection, at most kConnectionsMax
+// connections; one more is closed at once.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -101,7 +101,8 @@ int Dial(const std::string& address, std::uint16_t port) {
 
 class Endpoint {
  public:
-  Endpoint(EndpointState state, HostSession host) : state_(std::move(state)), host_(std::move(host)) {}
+  Endpoint(EndpointState state, HostSession host)
+      : state_(std::move(state)), host_(std::move(host)) {}
 
   int Run() {
     const Descriptor listener(Listen());
@@ -174,18 +175,18 @@ class Endpoint {
 
   // Straight to the tenant's pod: this machine routes to its own pods.
   int DialTenant() {
-    auto pod = host_.client.Get(
-        {{"", "v1", "pods"}, state_.host_namespace, state_.tenant + "-0", ""});
+    auto pod =
+        host_.client.Get({{"", "v1", "pods"}, state_.host_namespace, state_.tenant + "-0", ""});
     return pod.ok() ? Dial(std::string(kube::FindString(*pod, {"status", "podIP"})), kTenantPort)
                     : -1;
   }
 
-  // One WebSocket per connection: channel 0 carries the bytes, channel 1 errors; the first message of
-  // each channel is the port.
+  // One WebSocket per connection: channel 0 carries the bytes, channel 1 errors; the first message
+  // of each channel is the port.
   void Forward(int user) {
     const std::string target = "/api/v1/namespaces/" + state_.host_namespace + "/pods/" +
-                               state_.tenant + "-0/portforward?ports=" +
-                               std::to_string(kTenantPort);
+                               state_.tenant +
+                               "-0/portforward?ports=" + std::to_string(kTenantPort);
     auto socket = client::WebSocket::Open(host_.client.transport(), target, "v4.channel.k8s.io");
     if (!socket.ok()) {
       return;
@@ -195,8 +196,7 @@ class Endpoint {
       std::string message(1 + 32768, '\0');
       for (;;) {
         const ssize_t got = recv(user, message.data() + 1, message.size() - 1, 0);
-        if (got <= 0 ||
-            !remote.Send({message.data(), 1 + static_cast<std::size_t>(got)}).ok()) {
+        if (got <= 0 || !remote.Send({message.data(), 1 + static_cast<std::size_t>(got)}).ok()) {
           break;
         }
       }

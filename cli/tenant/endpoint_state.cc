@@ -147,15 +147,15 @@ Result<void> SaveEndpoint(const EndpointState& state) {
   SUBLET_TRY(const std::string directory, EndpointDirectory());
   const std::string path = directory + "/" + FileName(state.context);
   const std::string fresh = path + "." + std::to_string(getpid());
-  const std::string text = Json{{"context", state.context},
-                                {"parent", state.parent},
-                                {"tenant", state.tenant},
-                                {"namespace", state.host_namespace},
-                                {"port", state.port},
-                                {"pid", state.pid},
-                                {"certificate", state.certificate_pem},
-                                {"key", state.key_pem}}
-                               .dump();
+  const std::string text = Json{
+      {"context", state.context},
+      {"parent", state.parent},
+      {"tenant", state.tenant},
+      {"namespace", state.host_namespace},
+      {"port", state.port},
+      {"pid", state.pid},
+      {"certificate", state.certificate_pem},
+      {"key", state.key_pem}}.dump();
   const int fd = open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) {
     return SystemError("cannot write " + fresh);
@@ -216,9 +216,9 @@ Result<void> EnsureEndpoint(EndpointState& state) {
       return Ok();
     }
   }
-  return Timeout("the local endpoint of " + state.tenant + " (127.0.0.1:" +
-                 std::to_string(state.port) + ") did not start; run: sublet connect " +
-                 state.tenant);
+  return Timeout("the local endpoint of " + state.tenant +
+                 " (127.0.0.1:" + std::to_string(state.port) +
+                 ") did not start; run: sublet connect " + state.tenant);
 }
 
 void RemoveEndpoint(const std::string& context) {

@@ -1,7 +1,7 @@
-// The local endpoint of a connected tenant: an address on 127.0.0.1 that always leads to the tenant,
-// kept by a background process (`sublet endpoint`). Its state is one file per context, so that the
-// process can be started again after a reboot by whoever notices (the kubeconfig's credential plugin).
-// Threads: one.
+// The local endpoint of a connected tenant: an address on 127.0.0.1 that always leads to the
+// tenant, kept by a background process (`sublet endpoint`). Its state is one file per context, so
+// that the process can be started again after a reboot by whoever notices (the kubeconfig's
+// credential plugin). Threads: one.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@
 namespace sublet::cli {
 
 struct EndpointState {
-  std::string context;         // the tenant's kubeconfig context
-  std::string parent;          // the host's
+  std::string context;  // the tenant's kubeconfig context
+  std::string parent;   // the host's
   std::string tenant;
   std::string host_namespace;
-  std::uint16_t port = 0;      // on 127.0.0.1
-  std::int64_t pid = 0;        // of the process, 0 = not running
+  std::uint16_t port = 0;  // on 127.0.0.1
+  std::int64_t pid = 0;    // of the process, 0 = not running
   std::string certificate_pem;
   std::string key_pem;
 };

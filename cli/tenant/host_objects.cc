@@ -57,24 +57,22 @@ std::vector<Json> NodeUsageObjects(const std::string& image) {
       {{{"kind", "ServiceAccount"}, {"name", "sublet-node-usage"}, {"namespace", kSystem}}});
   Json deployment = Object("apps/v1", "Deployment", "sublet-node-usage", true);
   const Json labels = {{"app", "sublet-node-usage"}};
-  const Json container = {
-      {"name", "node-usage"},
-      {"image", image},
-      {"command", Json::array({"/sublet", "node-usage"})},
-      {"resources", {{"requests", {{"cpu", "10m"}, {"memory", "32Mi"}}}}},
-      {"securityContext",
-       {{"allowPrivilegeEscalation", false},
-        {"readOnlyRootFilesystem", true},
-        {"capabilities", {{"drop", Json::array({"ALL"})}}}}}};
-  deployment["spec"] = {
-      {"replicas", 1},
-      {"selector", {{"matchLabels", labels}}},
-      {"template",
-       {{"metadata", {{"labels", labels}}},
-        {"spec",
-         {{"serviceAccountName", "sublet-node-usage"},
-          {"securityContext", {{"runAsNonRoot", true}, {"runAsUser", 65532}}},
-          {"containers", Json::array({container})}}}}}};
+  const Json container = {{"name", "node-usage"},
+                          {"image", image},
+                          {"command", Json::array({"/sublet", "node-usage"})},
+                          {"resources", {{"requests", {{"cpu", "10m"}, {"memory", "32Mi"}}}}},
+                          {"securityContext",
+                           {{"allowPrivilegeEscalation", false},
+                            {"readOnlyRootFilesystem", true},
+                            {"capabilities", {{"drop", Json::array({"ALL"})}}}}}};
+  deployment["spec"] = {{"replicas", 1},
+                        {"selector", {{"matchLabels", labels}}},
+                        {"template",
+                         {{"metadata", {{"labels", labels}}},
+                          {"spec",
+                           {{"serviceAccountName", "sublet-node-usage"},
+                            {"securityContext", {{"runAsNonRoot", true}, {"runAsUser", 65532}}},
+                            {"containers", Json::array({container})}}}}}};
   return {Object("v1", "Namespace", kSystem, false),
           Object("v1", "ServiceAccount", "sublet-node-usage", true), std::move(role),
           std::move(binding), std::move(deployment)};

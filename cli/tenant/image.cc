@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <array>
-
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -24,8 +23,8 @@ namespace {
 constexpr const char* kBusybox = "/bin/busybox";
 constexpr const char* kCertificates = "/etc/ssl/certs/ca-certificates.crt";
 // What a person expects when looking into the pod.
-constexpr std::array<const char*, 16> kApplets = {"sh",   "ls", "cat",  "echo", "ps",   "top",
-                                                  "grep", "ip", "wget", "nslookup", "du", "df",
+constexpr std::array<const char*, 16> kApplets = {"sh",   "ls",  "cat",   "echo",     "ps", "top",
+                                                  "grep", "ip",  "wget",  "nslookup", "du", "df",
                                                   "id",   "env", "sleep", "vi"};
 
 Result<std::string> ReadBinary(const std::string& path) {
@@ -38,8 +37,8 @@ Result<std::string> ReadBinary(const std::string& path) {
   return bytes.str();
 }
 
-// The shared objects this process runs with, by the names the loader knows them under: glibc and its
-// loader, nothing else in a release build.
+// The shared objects this process runs with, by the names the loader knows them under: glibc and
+// its loader, nothing else in a release build.
 std::set<std::string> LoadedLibraries() {
   std::set<std::string> paths;
   dl_iterate_phdr(
@@ -122,8 +121,9 @@ std::string TenantImageName() {
 
 Result<std::string> EnsureTenantImage(const HostSession& host) {
   if (!host.embedded) {
-    return BadRequest("the host is not the embedded one, so it needs an image from a registry: run "
-                      "sublet image save, push it, and add --image REF");
+    return BadRequest(
+        "the host is not the embedded one, so it needs an image from a registry: run "
+        "sublet image save, push it, and add --image REF");
   }
   return EnsureEmbeddedImage();
 }

@@ -1,5 +1,5 @@
-// The image of the tenant pod: this executable, its libc closure, CA certificates and busybox. On the
-// embedded host it is made from the running binary and loaded into the engine; no registry.
+// The image of the tenant pod: this executable, its libc closure, CA certificates and busybox. On
+// the embedded host it is made from the running binary and loaded into the engine; no registry.
 // Threads: one.
 #pragma once
 
@@ -12,8 +12,8 @@ namespace sublet::cli {
 // "localhost/sublet:HASH" of the running binary: another binary is another image.
 std::string TenantImageName();
 
-// The image to use on `host`: loaded when the host is the embedded one. Errors: BadRequest on another
-// host (an --image is needed there), whatever keeps the engine from loading it.
+// The image to use on `host`: loaded when the host is the embedded one. Errors: BadRequest on
+// another host (an --image is needed there), whatever keeps the engine from loading it.
 Result<std::string> EnsureTenantImage(const HostSession& host);
 
 // The same on the embedded host's engine, which must serve. Errors: NotFound (no host is up), what

@@ -73,8 +73,8 @@ class Remover {
     client::DeleteOptions now;
     now.grace_period_seconds = 0;
     now.propagation_policy = "Background";
-    SUBLET_RETURN_IF_ERROR(Tolerate(host_.client.Delete(
-        {kStatefulSets, options_.host_namespace, options_.name, ""}, now)));
+    SUBLET_RETURN_IF_ERROR(Tolerate(
+        host_.client.Delete({kStatefulSets, options_.host_namespace, options_.name, ""}, now)));
     return Tolerate(
         host_.client.Delete({kPods, options_.host_namespace, options_.name + "-0", ""}, now));
   }
@@ -101,7 +101,8 @@ class Remover {
   // Roles that stand in other namespaces: for replicated Services.
   Result<void> RemoveImports() {
     client::ListOptions ours;
-    ours.label_selector = "sublet.dev/imports=" + options_.host_namespace + ",release=" + options_.name;
+    ours.label_selector =
+        "sublet.dev/imports=" + options_.host_namespace + ",release=" + options_.name;
     for (const char* resource : {"rolebindings", "roles"}) {
       const kube::GroupVersionResource kind{"rbac.authorization.k8s.io", "v1", resource};
       auto list = host_.client.List({kind, "", "", ""}, ours);
@@ -109,8 +110,9 @@ class Remover {
         return std::move(list).error();
       }
       for (const Json& object : list->value("items", Json::array())) {
-        SUBLET_RETURN_IF_ERROR(Tolerate(host_.client.Delete(
-            {kind, std::string(kube::NamespaceOf(object)), std::string(kube::NameOf(object)), ""})));
+        SUBLET_RETURN_IF_ERROR(
+            Tolerate(host_.client.Delete({kind, std::string(kube::NamespaceOf(object)),
+                                          std::string(kube::NameOf(object)), ""})));
       }
     }
     return Ok();
@@ -201,7 +203,8 @@ class Remover {
         return Ok();
       }
       std::this_thread::sleep_for(pause);
-      pause = std::min<std::chrono::milliseconds>(pause + pause / 4, std::chrono::milliseconds(250));
+      pause =
+          std::min<std::chrono::milliseconds>(pause + pause / 4, std::chrono::milliseconds(250));
     }
     return Timeout("tenant " + options_.name + " is not quite gone; still there: " + left);
   }
@@ -231,9 +234,9 @@ Result<void> ApplyObjects(const HostSession& host, const std::vector<Json>& obje
   for (const Json& object : objects) {
     auto applied = host.client.Apply(TargetOf(object), object, options);
     if (!applied.ok()) {
-      return std::move(applied).error().Prefixed(
-          "cannot create " + std::string(kube::FindString(object, {"kind"})) + " " +
-          std::string(kube::NameOf(object)));
+      return std::move(applied).error().Prefixed("cannot create " +
+                                                 std::string(kube::FindString(object, {"kind"})) +
+                                                 " " + std::string(kube::NameOf(object)));
     }
   }
   return Ok();

@@ -27,8 +27,8 @@ std::string Age(const TenantInfo& tenant) {
 
 // The values the tenant was made with, as stored on the host.
 std::string ValuesOf(const HostSession& host, const TenantInfo& tenant) {
-  const auto secret = host.client.Get(
-      {kSecrets, tenant.host_namespace, "sublet-config-" + tenant.name, ""});
+  const auto secret =
+      host.client.Get({kSecrets, tenant.host_namespace, "sublet-config-" + tenant.name, ""});
   if (!secret.ok()) {
     return "";
   }
@@ -95,8 +95,8 @@ int Describe(const std::string& name, const HostFlags& flags, const std::string&
   line("Version:", tenant->version);
   line("Created:", tenant->created + " (" + Age(*tenant) + " ago)");
   line("Store:", "SQLite, /data/state.db in pod " + tenant->name + "-0");
-  line("Host pods:", std::to_string(counts->pods) + " (" + std::to_string(counts->running) +
-                         " running)");
+  line("Host pods:",
+       std::to_string(counts->pods) + " (" + std::to_string(counts->running) + " running)");
   line("GPU slices:", std::to_string(counts->slices));
   line("Context:", shown["context"].get<std::string>());
   std::printf("Values:\n");

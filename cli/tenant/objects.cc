@@ -67,8 +67,8 @@ struct Maker {
                          Json::array({"pods/attach", "pods/exec", "pods/portforward"}),
                          Json::array({"create", "get"})));
     rules.push_back(rule(Json::array({""}), Json::array({"pods/log"}), Json::array({"get"})));
-    rules.push_back(rule(Json::array({""}), Json::array({"events"}),
-                         Json::array({"get", "list", "watch"})));
+    rules.push_back(
+        rule(Json::array({""}), Json::array({"events"}), Json::array({"get", "list", "watch"})));
     rules.push_back(rule(Json::array({"discovery.k8s.io"}), Json::array({"endpointslices"}), all));
     rules.push_back(rule(Json::array({"gpu.sublet.dev"}), Json::array({"gpuslices"}),
                          Json::array({"create", "delete", "get", "list", "watch"})));
@@ -88,8 +88,7 @@ struct Maker {
 
   // Read-only, and only what names no other tenant.
   Json ClusterRole() const {
-    Json object =
-        Object("rbac.authorization.k8s.io/v1", "ClusterRole", ClusterName(), false);
+    Json object = Object("rbac.authorization.k8s.io/v1", "ClusterRole", ClusterName(), false);
     const Json read = {"get", "list", "watch"};
     const Json all = {"create", "delete", "get", "list", "patch", "update", "watch"};
     object["rules"] = Json::array(
@@ -97,9 +96,7 @@ struct Maker {
          {{"apiGroups", {"sublet.dev"}}, {"resources", {"nodeusages"}}, {"verbs", read}},
          {{"apiGroups", {"gpu.sublet.dev"}}, {"resources", {"gpunodes"}}, {"verbs", read}},
          {{"apiGroups", {"storage.k8s.io"}}, {"resources", {"storageclasses"}}, {"verbs", read}},
-         {{"apiGroups", {"networking.k8s.io"}},
-          {"resources", {"ingressclasses"}},
-          {"verbs", read}},
+         {{"apiGroups", {"networking.k8s.io"}}, {"resources", {"ingressclasses"}}, {"verbs", read}},
          {{"apiGroups", {"node.k8s.io"}}, {"resources", {"runtimeclasses"}}, {"verbs", read}},
          {{"apiGroups", {"scheduling.k8s.io"}},
           {"resources", {"priorityclasses"}},
@@ -110,9 +107,8 @@ struct Maker {
   Json Binding(std::string_view kind, std::string name, std::string_view role_kind,
                std::string role, bool namespaced) const {
     Json object = Object("rbac.authorization.k8s.io/v1", kind, std::move(name), namespaced);
-    object["roleRef"] = {{"apiGroup", "rbac.authorization.k8s.io"},
-                         {"kind", role_kind},
-                         {"name", std::move(role)}};
+    object["roleRef"] = {
+        {"apiGroup", "rbac.authorization.k8s.io"}, {"kind", role_kind}, {"name", std::move(role)}};
     object["subjects"] = Json::array({{{"kind", "ServiceAccount"},
                                        {"name", "sublet-" + spec.name},
                                        {"namespace", spec.host_namespace}}});
@@ -151,61 +147,62 @@ struct Maker {
         {"type", config.control_plane.service_type},
         {"selector", Labels()},
         {"ports",
-         Json::array({{{"name", "https"}, {"port", 443}, {"targetPort", kApiPort}, {"protocol", "TCP"}},
-                      {{"name", "dns"}, {"port", 53}, {"targetPort", kDnsPort}, {"protocol", "UDP"}},
-                      {{"name", "dns-tcp"},
-                       {"port", 53},
-                       {"targetPort", kDnsPort},
-                       {"protocol", "TCP"}}})}};
+         Json::array(
+             {{{"name", "https"}, {"port", 443}, {"targetPort", kApiPort}, {"protocol", "TCP"}},
+              {{"name", "dns"}, {"port", 53}, {"targetPort", kDnsPort}, {"protocol", "UDP"}},
+              {{"name", "dns-tcp"},
+               {"port", 53},
+               {"targetPort", kDnsPort},
+               {"protocol", "TCP"}}})}};
     return object;
   }
 
   Json HeadlessService() const {
     Json object = Object("v1", "Service", spec.name + "-headless");
-    object["spec"] = {{"clusterIP", "None"},
-                      {"publishNotReadyAddresses", true},
-                      {"selector", Labels()},
-                      {"ports", Json::array({{{"name", "https"},
-                                              {"port", 443},
-                                              {"targetPort", kApiPort},
-                                              {"protocol", "TCP"}}})}};
+    object["spec"] = {
+        {"clusterIP", "None"},
+        {"publishNotReadyAddresses", true},
+        {"selector", Labels()},
+        {"ports",
+         Json::array(
+             {{{"name", "https"}, {"port", 443}, {"targetPort", kApiPort}, {"protocol", "TCP"}}})}};
     return object;
   }
 
   Json Container(std::string_view name, Json arguments) const {
     const auto& plane = config.control_plane;
-    return {{"name", name},
-            {"image", spec.image},
-            {"imagePullPolicy", "IfNotPresent"},
-            {"command", Json::array({"/sublet"})},
-            {"args", std::move(arguments)},
-            {"securityContext",
-             {{"allowPrivilegeEscalation", false},
-              {"readOnlyRootFilesystem", true},
-              {"capabilities", {{"drop", Json::array({"ALL"})}}}}},
-            {"resources",
-             {{"requests", {{"cpu", plane.cpu_request}, {"memory", plane.memory_request}}},
-              {"limits", {{"memory", plane.memory_limit}}}}},
-            {"volumeMounts",
-             Json::array({{{"name", "data"}, {"mountPath", "/data"}},
-                          {{"name", "config"}, {"mountPath", "/etc/sublet"}, {"readOnly", true}}})}};
+    return {
+        {"name", name},
+        {"image", spec.image},
+        {"imagePullPolicy", "IfNotPresent"},
+        {"command", Json::array({"/sublet"})},
+        {"args", std::move(arguments)},
+        {"securityContext",
+         {{"allowPrivilegeEscalation", false},
+          {"readOnlyRootFilesystem", true},
+          {"capabilities", {{"drop", Json::array({"ALL"})}}}}},
+        {"resources",
+         {{"requests", {{"cpu", plane.cpu_request}, {"memory", plane.memory_request}}},
+          {"limits", {{"memory", plane.memory_limit}}}}},
+        {"volumeMounts",
+         Json::array({{{"name", "data"}, {"mountPath", "/data"}},
+                      {{"name", "config"}, {"mountPath", "/etc/sublet"}, {"readOnly", true}}})}};
   }
 
   Json PodSpec() const {
     // A broken file or configuration is said by the init container, before anything serves.
-    Json check = Container("check", Json::array({"serve", "--check", "--role=tenant",
-                                                 "--data-dir=/data",
-                                                 "--config=/etc/sublet/config.yaml"}));
-    Json serve = Container(
-        "syncer", Json::array({"serve", "--role=tenant", "--tenant=" + spec.name,
-                               "--data-dir=/data", "--config=/etc/sublet/config.yaml",
-                               "--listen=0.0.0.0:" + std::to_string(kApiPort),
-                               "--dns-listen=0.0.0.0:" + std::to_string(kDnsPort)}));
-    serve["ports"] = Json::array({{{"name", "https"}, {"containerPort", kApiPort}, {"protocol", "TCP"}},
-                                  {{"name", "dns"}, {"containerPort", kDnsPort}, {"protocol", "UDP"}},
-                                  {{"name", "dns-tcp"},
-                                   {"containerPort", kDnsPort},
-                                   {"protocol", "TCP"}}});
+    Json check =
+        Container("check", Json::array({"serve", "--check", "--role=tenant", "--data-dir=/data",
+                                        "--config=/etc/sublet/config.yaml"}));
+    Json serve =
+        Container("syncer", Json::array({"serve", "--role=tenant", "--tenant=" + spec.name,
+                                         "--data-dir=/data", "--config=/etc/sublet/config.yaml",
+                                         "--listen=0.0.0.0:" + std::to_string(kApiPort),
+                                         "--dns-listen=0.0.0.0:" + std::to_string(kDnsPort)}));
+    serve["ports"] =
+        Json::array({{{"name", "https"}, {"containerPort", kApiPort}, {"protocol", "TCP"}},
+                     {{"name", "dns"}, {"containerPort", kDnsPort}, {"protocol", "UDP"}},
+                     {{"name", "dns-tcp"}, {"containerPort", kDnsPort}, {"protocol", "TCP"}}});
     serve["env"] = Json::array(
         {{{"name", "POD_NAMESPACE"},
           {"valueFrom", {{"fieldRef", {{"fieldPath", "metadata.namespace"}}}}}},
@@ -251,13 +248,13 @@ struct Maker {
                           {"annotations", {{"sublet.dev/config", syncer::Hash10(spec.values)}}}}},
                         {"spec", PodSpec()}}}};
     if (spec.persistent) {
-      Json claim = {{"apiVersion", "v1"},
-                    {"kind", "PersistentVolumeClaim"},
-                    {"metadata", {{"name", "data"}}},
-                    {"spec",
-                     {{"accessModes", {"ReadWriteOnce"}},
-                      {"resources",
-                       {{"requests", {{"storage", config.control_plane.persistence_size}}}}}}}};
+      Json claim = {
+          {"apiVersion", "v1"},
+          {"kind", "PersistentVolumeClaim"},
+          {"metadata", {{"name", "data"}}},
+          {"spec",
+           {{"accessModes", {"ReadWriteOnce"}},
+            {"resources", {{"requests", {{"storage", config.control_plane.persistence_size}}}}}}}};
       if (!config.control_plane.storage_class.empty()) {
         claim["spec"]["storageClassName"] = config.control_plane.storage_class;
       }
@@ -303,8 +300,8 @@ Result<void> CheckTenantName(std::string_view name) {
   if (name.size() > 40) {
     return BadRequest("tenant name \"" + std::string(name) + "\" has more than 40 characters");
   }
-  bool good = !name.empty() && name.front() != '-' && name.back() != '-' &&
-              name.front() >= 'a' && name.front() <= 'z';
+  bool good = !name.empty() && name.front() != '-' && name.back() != '-' && name.front() >= 'a' &&
+              name.front() <= 'z';
   for (const char c : name) {
     good = good && ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-');
   }
@@ -329,8 +326,8 @@ std::vector<Json> TenantObjects(const TenantSpec& spec, const config::TenantConf
   objects.push_back(std::move(workload));
   objects.push_back(maker.Config());
   objects.push_back(maker.Role());
-  objects.push_back(maker.Binding("RoleBinding", "sublet-" + spec.name, "Role",
-                                  "sublet-" + spec.name, true));
+  objects.push_back(
+      maker.Binding("RoleBinding", "sublet-" + spec.name, "Role", "sublet-" + spec.name, true));
   objects.push_back(maker.ClusterRole());
   objects.push_back(maker.Binding("ClusterRoleBinding", maker.ClusterName(), "ClusterRole",
                                   maker.ClusterName(), false));

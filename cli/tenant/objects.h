@@ -1,7 +1,7 @@
-// The host objects of one tenant: what `sublet create` applies and `sublet create --print` shows. The
-// helm chart in manifests/chart gives the same objects (a test compares them). Pure.
-// Source: vCluster's chart objects with our names: namespace sublet-NAME, StatefulSet NAME with
-// container `syncer`, Services NAME and NAME-headless, labels app=sublet and release=NAME.
+// The host objects of one tenant: what `sublet create` applies and `sublet create --print` shows.
+// The helm chart in manifests/chart gives the same objects (a test compares them). Pure. Source:
+// vCluster's chart objects with our names: namespace sublet-NAME, StatefulSet NAME with container
+// `syncer`, Services NAME and NAME-headless, labels app=sublet and release=NAME.
 #pragma once
 
 #include <string>
@@ -18,9 +18,9 @@ struct TenantSpec {
   std::string name;            // DNS label, at most 40 characters
   std::string host_namespace;  // "sublet-NAME" by default
   std::string image;
-  std::string values;          // the merged values text: stored in the Secret
+  std::string values;  // the merged values text: stored in the Secret
   bool create_namespace = true;
-  bool persistent = false;     // /data on a volume claim
+  bool persistent = false;  // /data on a volume claim
 };
 
 // Errors: BadRequest with what is wrong with the name.

@@ -105,15 +105,16 @@ int RunEither(PauseFlags& flags, bool pause) {
     return Fail(tenant.error(), "sublet list");
   }
   Progress progress(false);
-  const auto done = pause ? Pause(*host, *tenant, flags, progress)
-                          : Resume(*host, *tenant, flags, progress);
+  const auto done =
+      pause ? Pause(*host, *tenant, flags, progress) : Resume(*host, *tenant, flags, progress);
   if (!done.ok()) {
     progress.Failed();
     return Fail(done.error());
   }
   progress.Done();
-  std::fprintf(stderr, pause ? "Tenant %s is paused. Wake it with: sublet resume %s\n"
-                             : "Tenant %s runs. Use it with: sublet connect %s\n",
+  std::fprintf(stderr,
+               pause ? "Tenant %s is paused. Wake it with: sublet resume %s\n"
+                     : "Tenant %s runs. Use it with: sublet connect %s\n",
                flags.name.c_str(), flags.name.c_str());
   return 0;
 }
@@ -122,10 +123,9 @@ int RunEither(PauseFlags& flags, bool pause) {
 
 int RunPause(int argc, char** argv) {
   PauseFlags flags;
-  if (const auto exit_code =
-          ParsePause(flags, "sublet pause",
-                     "Stops a tenant and its workloads; state, volumes and Services stay.", argc,
-                     argv)) {
+  if (const auto exit_code = ParsePause(
+          flags, "sublet pause",
+          "Stops a tenant and its workloads; state, volumes and Services stay.", argc, argv)) {
     return *exit_code;
   }
   return RunEither(flags, true);

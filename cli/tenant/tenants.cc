@@ -110,24 +110,24 @@ Result<TenantInfo> FindTenant(const HostSession& host, const std::string& name,
                       (names.empty() ? "; the host has none" : "; the host has: " + names));
   }
   if (found.size() > 1) {
-    return BadRequest("tenant \"" + name + "\" exists in several namespaces; add -n, for example -n " +
+    return BadRequest("tenant \"" + name +
+                      "\" exists in several namespaces; add -n, for example -n " +
                       found[0].host_namespace);
   }
   return std::move(found[0]);
 }
 
 Result<std::optional<TenantAccess>> ReadAccess(const HostSession& host, const TenantInfo& tenant) {
-  auto secret =
-      host.client.Get({kSecrets, tenant.host_namespace, "sublet-" + tenant.name, ""});
+  auto secret = host.client.Get({kSecrets, tenant.host_namespace, "sublet-" + tenant.name, ""});
   if (!secret.ok()) {
     if (secret.error().Is(Reason::kNotFound)) {
       return std::optional<TenantAccess>();
     }
     return std::move(secret).error();
   }
-  TenantAccess access{DecodeSecret(*secret, "certificate-authority"),
-                      DecodeSecret(*secret, "client-certificate"), DecodeSecret(*secret, "client-key"),
-                      tenant.name + "." + tenant.host_namespace + ".svc"};
+  TenantAccess access{
+      DecodeSecret(*secret, "certificate-authority"), DecodeSecret(*secret, "client-certificate"),
+      DecodeSecret(*secret, "client-key"), tenant.name + "." + tenant.host_namespace + ".svc"};
   if (access.ca_pem.empty() || access.certificate_pem.empty() || access.key_pem.empty()) {
     return std::optional<TenantAccess>();
   }

@@ -14,10 +14,10 @@ namespace sublet::cli {
 struct TenantInfo {
   std::string name;
   std::string host_namespace;
-  std::string status;   // Running, Starting, Paused, or the pod's own reason
-  std::string version;  // of the image
-  std::string created;  // RFC 3339
-  std::string uid;      // of the StatefulSet
+  std::string status;      // Running, Starting, Paused, or the pod's own reason
+  std::string version;     // of the image
+  std::string created;     // RFC 3339
+  std::string uid;         // of the StatefulSet
   bool connected = false;  // the current context leads there
   kube::Json stateful_set;
 };

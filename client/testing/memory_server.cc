@@ -92,7 +92,7 @@ class MemoryStream final : public Stream {
       }
       for (auto next = std::upper_bound(  // they stand ascending by revision
                server_->events_.begin(), server_->events_.end(), seen_,
-               [](std::int64_t seen, const auto& event) { return seen < event.revision; });
+               [](std::int64_t seen, const auto&event) { return seen < event.revision; });
            next != server_->events_.end() && next->revision <= server_->visible_; ++next) {
         const MemoryServer::Event& event = *next;
         seen_ = event.revision;
@@ -157,8 +157,8 @@ HttpResponse Failure(const Status& status) {
 }
 
 Chunk Frame(const char* type, const Json& object) {
-  return std::make_shared<const std::string>(std::string(R"({"type":")") + type +
-                                             R"(","object":)" + kube::Dump(object) + "}");
+  return std::make_shared<const std::string>(std::string(R"({"type":")") + type + R"(","object":)" +
+                                             kube::Dump(object) + "}");
 }
 
 }  // namespace

@@ -14,14 +14,13 @@
 
 namespace sublet::client::testing {
 
-class MemoryServer final : public Transport,
-                           public std::enable_shared_from_this<MemoryServer> {
+class MemoryServer final : public Transport, public std::enable_shared_from_this<MemoryServer> {
  public:
   struct Options {
-    bool watch_list = true;    // false: answers 422 to sendInitialEvents
+    bool watch_list = true;  // false: answers 422 to sendInitialEvents
     // Answers sendInitialEvents with an ERROR event, as upstream does before an old etcd.
     bool watch_list_ends = false;
-    bool notifies = true;      // streams support NotifyWhenReady
+    bool notifies = true;  // streams support NotifyWhenReady
   };
   MemoryServer() = default;
   explicit MemoryServer(Options options) : options_(options) {}

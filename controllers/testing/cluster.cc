@@ -38,11 +38,13 @@ Cluster::Cluster(node::SimulateOptions options)
     : folder_(MakeFolder()),
       plane_(Open(folder_)),
       client_(plane_->Loopback("test"), "controllers-test/1") {
-  Create("v1/namespaces", {{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", {{"name", namespace_}}}}, "-");
+  Create("v1/namespaces",
+         {{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", {{"name", namespace_}}}}, "-");
   nodes_ = std::make_unique<node::SimulatedNodes>(client_, std::move(options));
   nodes_->Start();
   EXPECT_TRUE(nodes_->WaitRegistered(After(kPatience)));
-  EXPECT_TRUE(AwaitOne("v1/serviceaccounts", "default", [](const Json& account) { return !account.is_null(); }));
+  EXPECT_TRUE(AwaitOne("v1/serviceaccounts", "default",
+                       [](const Json& account) { return !account.is_null(); }));
 }
 
 Cluster::~Cluster() {
@@ -62,7 +64,9 @@ client::Target Cluster::TargetOf(const std::string& path, const std::string& nam
                              resource == "clusterroles" || resource == "volumeattributesclasses" ||
                              resource == "priorityclasses";
   return {{version.group, version.version, resource},
-          cluster_scope ? "" : (name_space.empty() ? namespace_ : name_space), name, ""};
+          cluster_scope ? "" : (name_space.empty() ? namespace_ : name_space),
+          name,
+          ""};
 }
 
 Json Cluster::Create(const std::string& path, const Json& object, const std::string& name_space) {

@@ -1,6 +1,6 @@
-// Cluster: a whole control plane in a temporary folder, scheduler included, with simulated nodes, so
-// that controllers are tried on the real pipeline.
-// Threads: one test thread; the parts have their own.
+// Cluster: a whole control plane in a temporary folder, scheduler included, with simulated nodes,
+// so that controllers are tried on the real pipeline. Threads: one test thread; the parts have
+// their own.
 #pragma once
 
 #include <functional>
@@ -23,15 +23,17 @@ class Cluster {
 
   // Writes that must succeed. `path` is "apps/v1/deployments" or "v1/pods", in the test's namespace
   // unless `name_space` says otherwise ("-" = cluster scope).
-  kube::Json Create(const std::string& path, const kube::Json& object, const std::string& name_space = "");
+  kube::Json Create(const std::string& path, const kube::Json& object,
+                    const std::string& name_space = "");
   kube::Json Patch(const std::string& path, const std::string& name, const kube::Json& patch,
                    const std::string& subresource = "");
-  void Delete(const std::string& path, const std::string& name, const std::string& policy = "Background");
+  void Delete(const std::string& path, const std::string& name,
+              const std::string& policy = "Background");
   kube::Json Get(const std::string& path, const std::string& name);  // null when absent
   kube::Json List(const std::string& path, const std::string& label_selector = "");
 
-  // Waits until `condition` holds for the list of items; false after 20 s. Woken by the watch, not by
-  // the clock.
+  // Waits until `condition` holds for the list of items; false after 20 s. Woken by the watch, not
+  // by the clock.
   bool Await(const std::string& path, const std::function<bool(const kube::Json& items)>& condition,
              const std::string& label_selector = "");
   // The same for one object (null while it is absent).

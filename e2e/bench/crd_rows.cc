@@ -116,8 +116,8 @@ void MeasureCrds(const Setting& setting, const std::string& directory) {
     const std::string name = Put(fleet, definition);
     for (const auto& version : definition.at("spec").at("versions")) {
       if (kube::FindBool(version, {"served"})) {
-        paths[name] = "/apis/" + std::string(kube::FindString(definition, {"spec", "group"})) + "/" +
-                      std::string(kube::FindString(version, {"name"})) + "/" +
+        paths[name] = "/apis/" + std::string(kube::FindString(definition, {"spec", "group"})) +
+                      "/" + std::string(kube::FindString(version, {"name"})) + "/" +
                       std::string(kube::FindString(definition, {"spec", "names", "plural"}));
       }
     }

@@ -1,7 +1,7 @@
-// Endpoint: one TLS connection of the load tool, either side, without blocking. It exists so that the
-// same few lines carry the bytes to every server that is measured and of the ceiling's own server.
-// Reads go through OpenSSL's socket BIO with read-ahead; what is written is gathered and leaves in
-// large sends. Threads: one.
+// Endpoint: one TLS connection of the load tool, either side, without blocking. It exists so that
+// the same few lines carry the bytes to every server that is measured and of the ceiling's own
+// server. Reads go through OpenSSL's socket BIO with read-ahead; what is written is gathered and
+// leaves in large sends. Threads: one.
 #pragma once
 
 #include <cstddef>

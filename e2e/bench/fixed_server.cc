@@ -143,7 +143,8 @@ class FixedServer {
     if (line.starts_with("GET ") && line.find("watch=") != std::string_view::npos) {
       peer->watches = true;
       peer->endpoint.Write(
-          "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n");
+          "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: "
+          "chunked\r\n\r\n");
     } else if (line.starts_with("GET ")) {
       const bool is_list = line.find("limit=500") != std::string_view::npos;
       const bool gzip = head.find("Accept-Encoding: gzip") != std::string_view::npos;

@@ -44,7 +44,8 @@ std::string Encode(const Target& target, const RequestText& request) {
   std::string text;
   text.reserve(request.body.size() + 512);
   text.append(request.method).append(" ").append(request.path);
-  text.append(" HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: api_load\r\nAccept: application/json\r\n");
+  text.append(
+      " HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: api_load\r\nAccept: application/json\r\n");
   if (!target.token.empty()) {
     text.append("Authorization: Bearer ").append(target.token).append("\r\n");
   }

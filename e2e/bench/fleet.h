@@ -1,6 +1,6 @@
-// Fleet: the load tool's client: many keep-alive TLS connections driven by one thread and one epoll,
-// the same for every server that is measured. HTTP/1.1 everywhere, so that the servers are compared
-// and not the protocols. Threads: one.
+// Fleet: the load tool's client: many keep-alive TLS connections driven by one thread and one
+// epoll, the same for every server that is measured. HTTP/1.1 everywhere, so that the servers are
+// compared and not the protocols. Threads: one.
 #pragma once
 
 #include <chrono>

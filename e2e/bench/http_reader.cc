@@ -28,12 +28,8 @@ std::uint64_t HttpReader::HeaderNumber(std::string_view head, std::string_view n
 void HttpReader::Feed(std::string_view data) {
   while (!data.empty()) {
     switch (stage_) {
-      case Stage::kHead:
-        TakeHead(&data);
-        break;
-      case Stage::kChunkSize:
-        TakeChunkSize(&data);
-        break;
+      case Stage::kHead: TakeHead(&data); break;
+      case Stage::kChunkSize: TakeChunkSize(&data); break;
       case Stage::kChunkEnd: {
         const auto skipped = std::min<std::uint64_t>(left_, data.size());
         data.remove_prefix(skipped);

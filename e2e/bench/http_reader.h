@@ -1,5 +1,5 @@
-// HttpReader: finds the end of each HTTP/1.1 response (or request) in a stream of bytes and hands on
-// its body without keeping it. Trusts its peer: it serves the load tool only.
+// HttpReader: finds the end of each HTTP/1.1 response (or request) in a stream of bytes and hands
+// on its body without keeping it. Trusts its peer: it serves the load tool only.
 #pragma once
 
 #include <cstdint>

@@ -59,38 +59,41 @@ void AddRows(CLI::App& app, Arguments* args) {
     row->add_option("--connections", args->connections);
     row->add_option("--seconds", args->seconds);
   }
-  AddRow(app, args, "prepare", "makes what get and list read",
-         [args] { Prepare(args->setting); });
-  CLI::App* watch = AddRow(app, args, "watch", "latency of an event", [args] {
-    MeasureWatch(args->setting, args->connections, args->count);
-  });
+  AddRow(app, args, "prepare", "makes what get and list read", [args] { Prepare(args->setting); });
+  CLI::App* watch = AddRow(app, args, "watch", "latency of an event",
+                           [args] { MeasureWatch(args->setting, args->connections, args->count); });
   watch->add_option("--watchers", args->connections)->required();
   watch->add_option("--events", args->count)->required();
-  CLI::App* paced = AddRow(app, args, "paced", "secrets at a steady rate", [args] {
-    MeasurePaced(args->setting, args->count, args->rate);
-  });
+  CLI::App* paced = AddRow(app, args, "paced", "secrets at a steady rate",
+                           [args] { MeasurePaced(args->setting, args->count, args->rate); });
   paced->add_option("--count", args->count)->required();
   paced->add_option("--rate", args->rate);
-  AddRow(app, args, "objects", "memory with many objects", [args] {
-    MeasureObjects(args->setting, args->count);
-  })->add_option("--count", args->count)->required();
-  AddRow(app, args, "idle-watchers", "memory of watches that see nothing", [args] {
-    MeasureIdleWatchers(args->setting, args->count);
-  })->add_option("--count", args->count)->required();
+  AddRow(app, args, "objects", "memory with many objects",
+         [args] { MeasureObjects(args->setting, args->count); })
+      ->add_option("--count", args->count)
+      ->required();
+  AddRow(app, args, "idle-watchers", "memory of watches that see nothing",
+         [args] { MeasureIdleWatchers(args->setting, args->count); })
+      ->add_option("--count", args->count)
+      ->required();
   AddRow(app, args, "idle", "memory and processor of an idle server", [args] {
     MeasureIdle(args->setting, args->seconds);
   })->add_option("--seconds", args->seconds);
-  AddRow(app, args, "crds", "many definitions", [args] {
-    MeasureCrds(args->setting, args->directory);
-  })->add_option("--dir", args->directory)->required();
-  AddRow(app, args, "fetch", "the body of one answer, to standard output", [args] {
-    Fleet fleet(args->setting.target, 1);
-    std::string body;
-    if (const int code = fleet.Ask(0, {.path = args->path}, &body); code != 200) {
-      Fail(args->path + " was answered " + std::to_string(code));
-    }
-    std::fwrite(body.data(), 1, body.size(), stdout);
-  })->add_option("--path", args->path)->required();
+  AddRow(app, args, "crds", "many definitions",
+         [args] { MeasureCrds(args->setting, args->directory); })
+      ->add_option("--dir", args->directory)
+      ->required();
+  AddRow(app, args, "fetch", "the body of one answer, to standard output",
+         [args] {
+           Fleet fleet(args->setting.target, 1);
+           std::string body;
+           if (const int code = fleet.Ask(0, {.path = args->path}, &body); code != 200) {
+             Fail(args->path + " was answered " + std::to_string(code));
+           }
+           std::fwrite(body.data(), 1, body.size(), stdout);
+         })
+      ->add_option("--path", args->path)
+      ->required();
 }
 
 int Main(int argc, char** argv) {

@@ -44,7 +44,8 @@ pid_t Spawn(const std::vector<std::string>& command) {
   return pid;
 }
 
-// One GET of /readyz on a fresh connection; the code, 0 when there was no answer within two seconds.
+// One GET of /readyz on a fresh connection; the code, 0 when there was no answer within two
+// seconds.
 int AskReady(ssl_ctx_st* context, int port) {
   const int fd = ConnectLocal(port);
   if (fd < 0) {
@@ -162,9 +163,7 @@ void MeasureObjects(const Setting& setting, int count) {
   ::sleep(2);
   const double after = PssMiB(setting.pids);
   Row row(setting.server, std::to_string(count) + " objects of 1 KB, PSS", "MiB", false);
-  row.Value(after)
-      .Note("kib_each", (after - before) * 1024 / count)
-      .Note("seconds", wall);
+  row.Value(after).Note("kib_each", (after - before) * 1024 / count).Note("seconds", wall);
   usage.End(static_cast<std::size_t>(count), &row);
   row.Print();
 }

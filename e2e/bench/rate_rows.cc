@@ -79,8 +79,7 @@ class Loop {
   RequestText Next(int index) {
     const std::string sequence = std::to_string(++sequence_);
     if (what_ == "get") {
-      return {.path = std::string(kConfigMaps) + "/listed-" +
-                      std::to_string(sequence_ % kListed)};
+      return {.path = std::string(kConfigMaps) + "/listed-" + std::to_string(sequence_ % kListed)};
     }
     if (what_.starts_with("list")) {
       return {.path = std::string(kConfigMaps) + "?labelSelector=bench%3Dlisted&limit=500",
@@ -154,8 +153,7 @@ void Prepare(const Setting& setting) {
   }
 }
 
-void MeasureRate(const Setting& setting, const std::string& what, int connections,
-                 double seconds) {
+void MeasureRate(const Setting& setting, const std::string& what, int connections, double seconds) {
   Loop(setting, what, connections, seconds).Run();
 }
 

@@ -15,7 +15,6 @@ struct Setting {
   std::string server;  // how the rows name it
   Target target;
   std::vector<int> pids;
-
 };
 
 // The objects that the rows are about.

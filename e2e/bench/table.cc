@@ -51,8 +51,8 @@ std::string Cell(const Line& line, const char* server) {
 std::string Ratio(const Line& line, const char* server, bool as_percent) {
   const auto ours = line.by_server.find("sublet");
   const auto other = line.by_server.find(server);
-  if (ours == line.by_server.end() || other == line.by_server.end() ||
-      ValueOf(ours->second) <= 0 || ValueOf(other->second) <= 0) {
+  if (ours == line.by_server.end() || other == line.by_server.end() || ValueOf(ours->second) <= 0 ||
+      ValueOf(other->second) <= 0) {
     return "-";
   }
   double ratio = ValueOf(ours->second) / ValueOf(other->second);
@@ -74,8 +74,8 @@ std::string Bound(const Line& line) {
   // Processor time compares also on a machine that others use meanwhile.
   for (const char* other : {"upstream", "ceiling"}) {
     if (const auto at = line.by_server.find(other); at != line.by_server.end()) {
-      cost += std::string("; ") + other + "'s server " +
-              Number(NoteOf(at->second, "server_us")) + " us";
+      cost += std::string("; ") + other + "'s server " + Number(NoteOf(at->second, "server_us")) +
+              " us";
     }
   }
   return (cores > 1.6 ? "processor: " : "waiting: ") + cost;

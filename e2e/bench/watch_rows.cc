@@ -59,11 +59,11 @@ void MeasureWatch(const Setting& setting, int watchers, int events) {
     waiting = watchers;
     answered = false;
     sent = Clock::now();
-    fleet.Send(0, {.method = "PATCH",
-                   .path = kWatched,
-                   .content_type = "application/merge-patch+json",
-                   .body = R"({"data":{"sequence":")" + std::to_string(event) + "-" + revision +
-                           "\"}}"});
+    fleet.Send(
+        0, {.method = "PATCH",
+            .path = kWatched,
+            .content_type = "application/merge-patch+json",
+            .body = R"({"data":{"sequence":")" + std::to_string(event) + "-" + revision + "\"}}"});
     while (waiting > 0 || !answered) {
       fleet.Poll(std::chrono::milliseconds(100));
       if (Clock::now() - sent > std::chrono::seconds(20)) {
@@ -75,12 +75,13 @@ void MeasureWatch(const Setting& setting, int watchers, int events) {
       fleet.Poll(std::chrono::milliseconds(5));
     }
   }
-  Row row(setting.server,
-          "watch, " + std::to_string(watchers) + (watchers == 1 ? " watcher" : " watchers") +
-              ", p99",
-          "ms", false);
-  row.Value(all.Quantile(0.99)).Note("p50_ms", all.Quantile(0.5)).Note("last_ms",
-                                                                       last.Quantile(0.5));
+  Row row(
+      setting.server,
+      "watch, " + std::to_string(watchers) + (watchers == 1 ? " watcher" : " watchers") + ", p99",
+      "ms", false);
+  row.Value(all.Quantile(0.99))
+      .Note("p50_ms", all.Quantile(0.5))
+      .Note("last_ms", last.Quantile(0.5));
   usage.End(all.size(), &row);
   row.Print();
 }

@@ -10,12 +10,9 @@ std::string_view EnforceName(Enforce enforce) { return enforce == Enforce::kOn ?
 
 std::string_view SlicePhaseName(SlicePhase phase) {
   switch (phase) {
-    case SlicePhase::kPending:
-      return "Pending";
-    case SlicePhase::kGranted:
-      return "Granted";
-    case SlicePhase::kDenied:
-      return "Denied";
+    case SlicePhase::kPending: return "Pending";
+    case SlicePhase::kGranted: return "Granted";
+    case SlicePhase::kDenied: return "Denied";
   }
   return "Pending";
 }

@@ -224,12 +224,8 @@ void Engine::Impl::Run() {
             Accept(*slice);
           }
           break;
-        case FdKind::kConnection:
-          Receive(events[i].data.fd);
-          break;
-        case FdKind::kPidfd:
-          Died(what.slice, what.pid);
-          break;
+        case FdKind::kConnection: Receive(events[i].data.fd); break;
+        case FdKind::kPidfd: Died(what.slice, what.pid); break;
       }
     }
   }

@@ -225,12 +225,9 @@ Result<Outcome> SliceController::ReconcileSlice(const kube::ObjectKey& key) {
     return Free(*slice);
   }
   switch (slice->status.phase) {
-    case SlicePhase::kPending:
-      return Decide(*slice);
-    case SlicePhase::kGranted:
-      return Keep(*slice);
-    case SlicePhase::kDenied:
-      return Outcome::Done();
+    case SlicePhase::kPending: return Decide(*slice);
+    case SlicePhase::kGranted: return Keep(*slice);
+    case SlicePhase::kDenied: return Outcome::Done();
   }
   return Outcome::Done();
 }

@@ -184,22 +184,18 @@ constexpr std::size_t FormatBytes(int format) {
     case 0x01:
     case 0x08:
     case 0xc0:
-    case 0xc3:
-      return 1;
+    case 0xc3: return 1;
     case 0x02:
     case 0x09:
     case 0x10:
     case 0xc6:
-    case 0xc9:
-      return 2;
+    case 0xc9: return 2;
     case 0x03:
     case 0x0a:
     case 0x20:
     case 0xc1:
-    case 0xc4:
-      return 4;
-    default:
-      return 0;
+    case 0xc4: return 4;
+    default: return 0;
   }
 }
 

@@ -285,10 +285,8 @@ int MatrixGraphs(bool old_call) {
 
 CUresult MakeContext(int version, CUcontext* out) {
   switch (version) {
-    case 1:
-      return Cu<CUcontext*, unsigned, CUdevice>("cuCtxCreate")(out, 0U, 0);
-    case 2:
-      return Cu<CUcontext*, unsigned, CUdevice>("cuCtxCreate_v2")(out, 0U, 0);
+    case 1: return Cu<CUcontext*, unsigned, CUdevice>("cuCtxCreate")(out, 0U, 0);
+    case 2: return Cu<CUcontext*, unsigned, CUdevice>("cuCtxCreate_v2")(out, 0U, 0);
     case 3:
       return Cu<CUcontext*, void*, int, unsigned, CUdevice>("cuCtxCreate_v3")(
           out, static_cast<void*>(nullptr), 0, 0U, 0);

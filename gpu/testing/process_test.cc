@@ -337,9 +337,10 @@ TEST(Leases, TwoBusyProcessesShareByWeightInRealTime) {
   EXPECT_EQ(three.Wait(&second), 0);
   const double a = kernels(first);
   const double b = kernels(second);
-  std::printf("real time 1:3: %.0f and %.0f kernels of 1 ms in 3 s, share %.1f %%, together %.0f %% of "
-              "what one alone gets\n",
-              a, b, 100 * a / (a + b), 100 * (a + b) / (3 * kernels(solo)));
+  std::printf(
+      "real time 1:3: %.0f and %.0f kernels of 1 ms in 3 s, share %.1f %%, together %.0f %% of "
+      "what one alone gets\n",
+      a, b, 100 * a / (a + b), 100 * (a + b) / (3 * kernels(solo)));
   // Real time on a busy machine is a benchmark; here only the direction must be right.
   EXPECT_GT(b, 1.5 * a);
   EXPECT_GT(bench.DeviceOf("a").turns, 10U);

@@ -8,8 +8,8 @@
 namespace sublet::kube {
 namespace {
 
-// The text of the scalar at a path of keys with dots between; `absent` when there is none. A list is
-// looked at by its first item: status.podIPs.
+// The text of the scalar at a path of keys with dots between; `absent` when there is none. A list
+// is looked at by its first item: status.podIPs.
 std::string TextAt(const Json& object, std::string_view path, std::string_view absent) {
   const Json* at = &object;
   while (!path.empty()) {

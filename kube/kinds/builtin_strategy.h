@@ -1,5 +1,5 @@
-// The Strategy of every built-in kind: schema-driven defaults, the kind's row of functions, its table
-// and its selectable fields. Threads: any.
+// The Strategy of every built-in kind: schema-driven defaults, the kind's row of functions, its
+// table and its selectable fields. Threads: any.
 #pragma once
 
 #include <memory>

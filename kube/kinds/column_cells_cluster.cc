@@ -138,15 +138,13 @@ Json NameAndAge(const Json& object, WallTime now) {
 
 Json Node(const Json& node, WallTime now) {
   const Json* ready = FindCondition(node, "Ready");
-  std::string status = ready == nullptr                        ? "Unknown"
+  std::string status = ready == nullptr                     ? "Unknown"
                        : Text(*ready, {"status"}) == "True" ? "Ready"
-                                                               : "NotReady";
+                                                            : "NotReady";
   if (FindBool(node, {"spec", "unschedulable"})) {
     status += ",SchedulingDisabled";
   }
-  const auto info = [&](const char* field) {
-    return Text(node, {"status", "nodeInfo", field});
-  };
+  const auto info = [&](const char* field) { return Text(node, {"status", "nodeInfo", field}); };
   std::string kernel = OrUnknown(info("kernelVersion"));
   if (const std::string architecture = info("architecture"); !architecture.empty()) {
     kernel += " (" + architecture + ")";
@@ -163,8 +161,7 @@ Json Namespace(const Json& object, WallTime now) {
 
 // Both the core form and that of events.k8s.io.
 Json Event(const Json& event, WallTime now) {
-  const std::string first_text =
-      Either(event, {"firstTimestamp"}, {"deprecatedFirstTimestamp"});
+  const std::string first_text = Either(event, {"firstTimestamp"}, {"deprecatedFirstTimestamp"});
   const std::string first =
       HumanAge(first_text.empty() ? Text(event, {"eventTime"}) : first_text, now);
   const std::string last_text = Either(event, {"lastTimestamp"}, {"deprecatedLastTimestamp"});
@@ -247,17 +244,17 @@ Json RuntimeClass(const Json& object, WallTime now) {
 }
 
 Json RoleBinding(const Json& object, WallTime now) {
-  return Json::array(
-      {NameText(object), Text(object, {"roleRef", "kind"}) + "/" + Text(object, {"roleRef", "name"}),
-       Age(object, now), Subjects(object, "User"), Subjects(object, "Group"),
-       Subjects(object, "ServiceAccount")});
+  return Json::array({NameText(object),
+                      Text(object, {"roleRef", "kind"}) + "/" + Text(object, {"roleRef", "name"}),
+                      Age(object, now), Subjects(object, "User"), Subjects(object, "Group"),
+                      Subjects(object, "ServiceAccount")});
 }
 
 Json CertificateSigningRequest(const Json& object, WallTime now) {
   const bool denied = FindCondition(object, "Denied") != nullptr;
-  std::string status = denied                                          ? "Denied"
+  std::string status = denied                                         ? "Denied"
                        : FindCondition(object, "Approved") != nullptr ? "Approved"
-                                                                       : "Pending";
+                                                                      : "Pending";
   status += FindCondition(object, "Failed") != nullptr ? ",Failed" : "";
   status += Text(object, {"status", "certificate"}).empty() ? "" : ",Issued";
   const Json* seconds = Find(object, {"spec", "expirationSeconds"});
@@ -271,7 +268,8 @@ Json CertificateSigningRequest(const Json& object, WallTime now) {
 
 Json FlowSchema(const Json& object, WallTime now) {
   const Json* dangling = FindCondition(object, "Dangling");
-  return Json::array({NameText(object), Text(object, {"spec", "priorityLevelConfiguration", "name"}),
+  return Json::array({NameText(object),
+                      Text(object, {"spec", "priorityLevelConfiguration", "name"}),
                       FindInt(object, {"spec", "matchingPrecedence"}),
                       Text(object, {"spec", "distinguisherMethod", "type"}, "<none>"),
                       Age(object, now), dangling == nullptr ? "?" : Text(*dangling, {"status"})});
@@ -282,13 +280,12 @@ Json PriorityLevel(const Json& object, WallTime now) {
     const Json* value = Find(object, path);
     return value == nullptr ? Json("<none>") : *value;
   };
-  return Json::array(
-      {NameText(object), Text(object, {"spec", "type"}),
-       shown({"spec", "limited", "nominalConcurrencyShares"}),
-       shown({"spec", "limited", "limitResponse", "queuing", "queues"}),
-       shown({"spec", "limited", "limitResponse", "queuing", "handSize"}),
-       shown({"spec", "limited", "limitResponse", "queuing", "queueLengthLimit"}),
-       Age(object, now)});
+  return Json::array({NameText(object), Text(object, {"spec", "type"}),
+                      shown({"spec", "limited", "nominalConcurrencyShares"}),
+                      shown({"spec", "limited", "limitResponse", "queuing", "queues"}),
+                      shown({"spec", "limited", "limitResponse", "queuing", "handSize"}),
+                      shown({"spec", "limited", "limitResponse", "queuing", "queueLengthLimit"}),
+                      Age(object, now)});
 }
 
 Json Webhooks(const Json& object, WallTime now) {
@@ -300,8 +297,8 @@ Json AdmissionPolicy(const Json& object, WallTime now) {
   if (const Json* param = Find(object, {"spec", "paramKind"})) {
     kind = Text(*param, {"apiVersion"}) + "/" + Text(*param, {"kind"});
   }
-  const std::size_t rules = List(object, {"spec", "validations"}).size() +
-                            List(object, {"spec", "mutations"}).size();
+  const std::size_t rules =
+      List(object, {"spec", "validations"}).size() + List(object, {"spec", "mutations"}).size();
   return Json::array({NameText(object), rules, kind, Age(object, now)});
 }
 

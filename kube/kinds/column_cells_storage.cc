@@ -71,7 +71,8 @@ Json StorageClass(const Json& object, WallTime now) {
       AnnotationOf(object, "storageclass.beta.kubernetes.io/is-default-class") == "true") {
     name += " (default)";
   }
-  return Json::array({name, Text(object, {"provisioner"}), Text(object, {"reclaimPolicy"}, "Delete"),
+  return Json::array({name, Text(object, {"provisioner"}),
+                      Text(object, {"reclaimPolicy"}, "Delete"),
                       Text(object, {"volumeBindingMode"}, "Immediate"),
                       FindBool(object, {"allowVolumeExpansion"}), Age(object, now)});
 }
@@ -88,7 +89,8 @@ Json VolumeAttachment(const Json& object, WallTime now) {
 }
 
 Json CsiNode(const Json& object, WallTime now) {
-  return Json::array({NameText(object), List(object, {"spec", "drivers"}).size(), Age(object, now)});
+  return Json::array(
+      {NameText(object), List(object, {"spec", "drivers"}).size(), Age(object, now)});
 }
 
 Json CsiDriver(const Json& object, WallTime now) {

@@ -225,14 +225,16 @@ std::string Metric(const Json& spec, const Json* status) {
   const std::string prefix = resource ? Text(spec, {key, "name"}) + ": " : "";
   if (!average.empty() || key == "pods") {
     const bool avg = key == "external" || key == "object";
-    return prefix + of(current, "averageValue", "<unknown>") + "/" + average + (avg ? " (avg)" : "");
+    return prefix + of(current, "averageValue", "<unknown>") + "/" + average +
+           (avg ? " (avg)" : "");
   }
   if (!resource) {
     return of(current, "value", "<unknown>") + "/" + of(target, "value", "");
   }
   const auto percent = [&](const Json* object, const char* fallback) {
     const Json* value = object == nullptr ? nullptr : Find(*object, {"averageUtilization"});
-    return value == nullptr ? std::string(fallback) : std::to_string(value->get<std::int64_t>()) + "%";
+    return value == nullptr ? std::string(fallback)
+                            : std::to_string(value->get<std::int64_t>()) + "%";
   };
   return prefix + percent(current, "<unknown>") + "/" + percent(target, "<auto>");
 }
@@ -260,12 +262,11 @@ Json Pod(const Json& pod, WallTime now) {
   }
   const Json& ips = List(pod, {"status", "podIPs"});
   const auto or_none = [](std::string text) { return text.empty() ? "<none>" : text; };
-  return Json::array({NameText(pod),
-                      std::to_string(state.ready) + "/" + std::to_string(state.total),
-                      state.reason, restarts, Age(pod, now),
-                      or_none(ips.empty() ? "" : Text(ips.front(), {"ip"})),
-                      or_none(Text(pod, {"spec", "nodeName"})),
-                      or_none(Text(pod, {"status", "nominatedNodeName"})), ReadinessGates(pod)});
+  return Json::array(
+      {NameText(pod), std::to_string(state.ready) + "/" + std::to_string(state.total), state.reason,
+       restarts, Age(pod, now), or_none(ips.empty() ? "" : Text(ips.front(), {"ip"})),
+       or_none(Text(pod, {"spec", "nodeName"})),
+       or_none(Text(pod, {"status", "nominatedNodeName"})), ReadinessGates(pod)});
 }
 
 Json PodTemplate(const Json& object, WallTime) {
@@ -276,16 +277,16 @@ Json PodTemplate(const Json& object, WallTime) {
 }
 
 Json ReplicationController(const Json& object, WallTime now) {
-  Json row = Numbers(object, now, {{"spec", "replicas"}, {"status", "replicas"},
-                                   {"status", "readyReplicas"}});
+  Json row = Numbers(object, now,
+                     {{"spec", "replicas"}, {"status", "replicas"}, {"status", "readyReplicas"}});
   AddPodCells(object, {"spec", "template", "spec"}, &row);
   row.push_back(Labels(Find(object, {"spec", "selector"})));
   return row;
 }
 
 Json ReplicaSet(const Json& object, WallTime now) {
-  Json row = Numbers(object, now, {{"spec", "replicas"}, {"status", "replicas"},
-                                   {"status", "readyReplicas"}});
+  Json row = Numbers(object, now,
+                     {{"spec", "replicas"}, {"status", "replicas"}, {"status", "readyReplicas"}});
   AddPodCells(object, {"spec", "template", "spec"}, &row);
   row.push_back(FormatLabelSelector(Find(object, {"spec", "selector"})));
   return row;
@@ -357,7 +358,9 @@ Json CronJob(const Json& object, WallTime now) {
   const Json* suspend = Find(object, {"spec", "suspend"});
   Json row = Json::array({NameText(object), Text(object, {"spec", "schedule"}),
                           Text(object, {"spec", "timeZone"}, "<none>"),
-                          suspend == nullptr ? "<unset>" : suspend->get<bool>() ? "True" : "False",
+                          suspend == nullptr     ? "<unset>"
+                          : suspend->get<bool>() ? "True"
+                                                 : "False",
                           List(object, {"status", "active"}).size(),
                           last.empty() ? "<none>" : HumanAge(last, now), Age(object, now)});
   AddPodCells(object, {"spec", "jobTemplate", "spec", "template", "spec"}, &row);
@@ -367,13 +370,13 @@ Json CronJob(const Json& object, WallTime now) {
 
 Json HorizontalPodAutoscaler(const Json& object, WallTime now) {
   const Json* min = Find(object, {"spec", "minReplicas"});
-  return Json::array(
-      {NameText(object),
-       Text(object, {"spec", "scaleTargetRef", "kind"}) + "/" +
-           Text(object, {"spec", "scaleTargetRef", "name"}),
-       Metrics(object), min == nullptr ? "<unset>" : std::to_string(min->get<std::int64_t>()),
-       Int(object, {"spec", "maxReplicas"}), Int(object, {"status", "currentReplicas"}),
-       Age(object, now)});
+  return Json::array({NameText(object),
+                      Text(object, {"spec", "scaleTargetRef", "kind"}) + "/" +
+                          Text(object, {"spec", "scaleTargetRef", "name"}),
+                      Metrics(object),
+                      min == nullptr ? "<unset>" : std::to_string(min->get<std::int64_t>()),
+                      Int(object, {"spec", "maxReplicas"}),
+                      Int(object, {"status", "currentReplicas"}), Age(object, now)});
 }
 
 Json PodDisruptionBudget(const Json& object, WallTime now) {

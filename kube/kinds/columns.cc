@@ -34,8 +34,8 @@ constexpr TableSpec kTables[] = {
     {"apps", "statefulsets",
      "Name/string/name;Ready/string;Age/string;Containers/string//1;Images/string//1",
      cells::StatefulSet},
-    {"apps", "controllerrevisions",
-     "Name/string/name;Controller/string;Revision/string;Age/string", cells::ControllerRevision},
+    {"apps", "controllerrevisions", "Name/string/name;Controller/string;Revision/string;Age/string",
+     cells::ControllerRevision},
     {"batch", "jobs",
      "Name/string/name;Status/string;Completions/string;Duration/string;Age/string;"
      "Containers/string//1;Images/string//1;Selector/string//1",
@@ -72,7 +72,8 @@ constexpr TableSpec kTables[] = {
     {"networking.k8s.io", "ipaddresses", "Name/string/name;ParentRef/string", cells::IpAddress},
     {"", "nodes",
      "Name/string/name;Status/string;Roles/string;Age/string;Version/string;Internal-IP/string//1;"
-     "External-IP/string//1;OS-Image/string//1;Kernel-Version/string//1;Container-Runtime/string//1",
+     "External-IP/string//1;OS-Image/string//1;Kernel-Version/string//1;Container-Runtime/string//"
+     "1",
      cells::Node},
     {"", "namespaces", "Name/string/name;Status/string;Age/string", cells::Namespace},
     {"", "events",
@@ -160,8 +161,7 @@ constexpr TableSpec kTables[] = {
     {"resource.k8s.io", "deviceclasses", "Name/string/name;Age/string", cells::NameAndAge},
     {"resource.k8s.io", "resourceclaims", "Name/string/name;State/string;Age/string",
      cells::ResourceClaim},
-    {"resource.k8s.io", "resourceclaimtemplates", "Name/string/name;Age/string",
-     cells::NameAndAge},
+    {"resource.k8s.io", "resourceclaimtemplates", "Name/string/name;Age/string", cells::NameAndAge},
     {"resource.k8s.io", "resourceslices",
      "Name/string/name;Node/string;Driver/string;Pool/string;Age/string", cells::ResourceSlice},
 };

@@ -61,10 +61,10 @@ void AutoscalerToStorage(Json* object) {
   Json& spec = EnsureObject(object, "spec");
   metrics = metrics.is_array() ? std::move(metrics) : Json::array();
   if (const Json* target = Find(spec, {"targetCPUUtilizationPercentage"})) {
-    const Json cpu = {
-        {"type", "Resource"},
-        {"resource",
-         {{"name", "cpu"}, {"target", {{"type", "Utilization"}, {"averageUtilization", *target}}}}}};
+    const Json cpu = {{"type", "Resource"},
+                      {"resource",
+                       {{"name", "cpu"},
+                        {"target", {{"type", "Utilization"}, {"averageUtilization", *target}}}}}};
     metrics.insert(metrics.begin(), cpu);
     EraseMember(&spec, "targetCPUUtilizationPercentage");
   }
@@ -77,9 +77,10 @@ void AutoscalerToStorage(Json* object) {
   Json& status = EnsureObject(object, "status");
   current = current.is_array() ? std::move(current) : Json::array();
   if (const Json* value = Find(status, {"currentCPUUtilizationPercentage"})) {
-    current.insert(current.begin(),
-                   Json{{"type", "Resource"},
-                        {"resource", {{"name", "cpu"}, {"current", {{"averageUtilization", *value}}}}}});
+    current.insert(
+        current.begin(),
+        Json{{"type", "Resource"},
+             {"resource", {{"name", "cpu"}, {"current", {{"averageUtilization", *value}}}}}});
     EraseMember(&status, "currentCPUUtilizationPercentage");
   }
   if (FindInt(status, {"currentReplicas"}) == 0) {

@@ -1,5 +1,5 @@
-// The defaulting functions, one per type; defaults.cc holds the table that calls them. Each gets the
-// JSON object of its type. Threads: any.
+// The defaulting functions, one per type; defaults.cc holds the table that calls them. Each gets
+// the JSON object of its type. Threads: any.
 #pragma once
 
 #include <initializer_list>

@@ -52,7 +52,8 @@ void CsiDriver(Json* object) {
   SetIfAbsent(&spec, "podInfoOnMount", false);
   SetIfAbsent(&spec, "storageCapacity", false);
   SetIfAbsent(&spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
-  if (const Json* modes = Find(spec, {"volumeLifecycleModes"}); modes == nullptr || modes->empty()) {
+  if (const Json* modes = Find(spec, {"volumeLifecycleModes"});
+      modes == nullptr || modes->empty()) {
     spec["volumeLifecycleModes"] = Json::array({"Persistent"});
   }
   SetIfAbsent(&spec, "requiresRepublish", false);

@@ -290,7 +290,8 @@ void Secret(Json* secret) {
     EraseMember(secret, "stringData");
     Json& data = EnsureObject(secret, "data");
     for (const auto& [key, value] : values.items()) {
-      data[key] = EncodeBase64(value.is_string() ? value.get_ref<const std::string&>() : std::string());
+      data[key] =
+          EncodeBase64(value.is_string() ? value.get_ref<const std::string&>() : std::string());
     }
     if (data.empty()) {
       EraseMember(secret, "data");

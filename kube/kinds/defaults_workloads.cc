@@ -50,7 +50,8 @@ void StatefulSet(Json* object) {
   SetIfEmpty(&retention, "whenScaled", "Retain");
   SetIfAbsent(&spec, "replicas", 1);
   SetIfAbsent(&spec, "revisionHistoryLimit", 10);
-  if (Json* claims = Find(spec, {"volumeClaimTemplates"}); claims != nullptr && claims->is_array()) {
+  if (Json* claims = Find(spec, {"volumeClaimTemplates"});
+      claims != nullptr && claims->is_array()) {
     for (Json& claim : *claims) {
       claim["apiVersion"] = "v1";
       claim["kind"] = "PersistentVolumeClaim";

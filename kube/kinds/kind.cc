@@ -12,8 +12,8 @@ void Strategy::PrepareCreate(const WriteContext&, Json*) const {}
 void Strategy::PrepareUpdate(const WriteContext&, const Json&, Json*) const {}
 
 void Strategy::PrepareStatusUpdate(const WriteContext&, const Json& old, Json* object) const {
-  // Status and metadata are the new object's, the rest and the labels the old one's. Most status writes
-  // carry the rest unchanged: comparing costs a fraction of copying.
+  // Status and metadata are the new object's, the rest and the labels the old one's. Most status
+  // writes carry the rest unchanged: comparing costs a fraction of copying.
   auto& members = object->get_ref<Json::object_t&>();
   std::erase_if(members, [&old](const auto& member) {
     return member.first != "status" && member.first != "metadata" && !old.contains(member.first);
@@ -51,8 +51,7 @@ void Strategy::ValidateSubresource(std::string_view, const Json& object, const J
 }
 
 std::vector<Column> Strategy::Columns() const {
-  return {{"Name", "string", "name", "", 0},
-          {"Created At", "date", "", "", 0}};
+  return {{"Name", "string", "name", "", 0}, {"Created At", "date", "", "", 0}};
 }
 
 Json Strategy::Cells(const Json& object, WallTime) const {

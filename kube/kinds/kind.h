@@ -1,6 +1,6 @@
 // Kind: everything the API server needs to know about one kind at one version, as data plus a small
-// Strategy where the kind has logic. Built-in kinds come from registry.h; a CRD makes the same value
-// at run time. Immutable after construction; threads: any.
+// Strategy where the kind has logic. Built-in kinds come from registry.h; a CRD makes the same
+// value at run time. Immutable after construction; threads: any.
 //
 // The walk of a write (write_path.h does the middle part):
 //   decode -> NormalizeTyped (kube/typed.h) -> Strategy::Default -> mutating admission
@@ -70,16 +70,15 @@ class Strategy {
   // cleared, generation) is already done.
   virtual void PrepareCreate(const WriteContext& context, Json* object) const;
   virtual void PrepareUpdate(const WriteContext& context, const Json& old, Json* object) const;
-  // For the status subresource; generic: everything but status comes from `old`, metadata apart from
-  // labels stays as sent.
+  // For the status subresource; generic: everything but status comes from `old`, metadata apart
+  // from labels stays as sent.
   virtual void PrepareStatusUpdate(const WriteContext& context, const Json& old,
                                    Json* object) const;
 
   // Metadata is already checked.
   virtual void ValidateCreate(const Json& object, FieldErrors* errors) const;
   virtual void ValidateUpdate(const Json& object, const Json& old, FieldErrors* errors) const;
-  virtual void ValidateStatusUpdate(const Json& object, const Json& old,
-                                    FieldErrors* errors) const;
+  virtual void ValidateStatusUpdate(const Json& object, const Json& old, FieldErrors* errors) const;
   // Texts for Warning headers; `old` is nullptr on create.
   virtual void Warn(const Json& object, const Json* old, std::vector<std::string>* warnings) const;
 
@@ -135,15 +134,15 @@ struct Kind {
 
   // What metadata.name may be.
   Problems (*name_rule)(std::string_view) = &IsDns1123Subdomain;
-  bool has_status = false;      // /status exists, so main writes ignore status
-  bool keeps_status_on_create = false;  // Node: who registers one brings its status
-  bool has_generation = false;  // metadata.generation counts spec changes
-  bool generation_starts_absent = false;  // CSIDriver
+  bool has_status = false;                    // /status exists, so main writes ignore status
+  bool keeps_status_on_create = false;        // Node: who registers one brings its status
+  bool has_generation = false;                // metadata.generation counts spec changes
+  bool generation_starts_absent = false;      // CSIDriver
   bool annotations_raise_generation = false;  // Deployment
   bool allow_unconditional_update = true;
   bool allow_create_on_update = false;
-  bool is_custom = false;                  // made by a CRD: answers carry kind per list item, no protobuf
-  bool has_metadata = true;                // false for reviews (SubjectAccessReview, ...)
+  bool is_custom = false;    // made by a CRD: answers carry kind per list item, no protobuf
+  bool has_metadata = true;  // false for reviews (SubjectAccessReview, ...)
   std::string default_propagation = "Background";  // when a delete names no policy
   std::optional<ScalePaths> scale;
   std::shared_ptr<const Strategy> strategy = std::make_shared<Strategy>();

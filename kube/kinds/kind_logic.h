@@ -1,7 +1,6 @@
-// KindLogic: the functions of a built-in kind beyond data, as a row of pointers; a null pointer means
-// the generic behaviour of Strategy. logic.cc holds the one ordered list. The functions live in
-// logic_<group>.cc and validate_<group>.cc.
-// Threads: any.
+// KindLogic: the functions of a built-in kind beyond data, as a row of pointers; a null pointer
+// means the generic behaviour of Strategy. logic.cc holds the one ordered list. The functions live
+// in logic_<group>.cc and validate_<group>.cc. Threads: any.
 #pragma once
 
 #include <string_view>

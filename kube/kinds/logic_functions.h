@@ -45,8 +45,8 @@ void PrepareSigningRequestSubresource(std::string_view subresource, const WriteC
                                       const Json& old, Json* object);
 
 // Two versions of one stored kind (convert_*.cc)
-void EventToStorage(Json* event);    // events.k8s.io/v1 -> v1
-void EventFromStorage(Json* event);  // v1 -> events.k8s.io/v1
+void EventToStorage(Json* event);          // events.k8s.io/v1 -> v1
+void EventFromStorage(Json* event);        // v1 -> events.k8s.io/v1
 void AutoscalerToStorage(Json* object);    // autoscaling/v1 -> v2
 void AutoscalerFromStorage(Json* object);  // autoscaling/v2 -> v1
 

@@ -17,8 +17,8 @@ std::int64_t TemplateGeneration(const Json& object) {
 }
 
 void SetTemplateGeneration(std::int64_t value, Json* object) {
-  EnsureObject(&EnsureObject(object, "metadata"),
-               "annotations")[defaults::kTemplateGeneration] = std::to_string(value);
+  EnsureObject(&EnsureObject(object, "metadata"), "annotations")[defaults::kTemplateGeneration] =
+      std::to_string(value);
 }
 
 }  // namespace
@@ -52,7 +52,8 @@ void PrepareJobCreate(const WriteContext&, Json* job) {
   // The job's own uid selects its pods, under the old and the new label.
   const std::string uid(UidOf(*job));
   const std::string name(NameOf(*job));
-  Json& labels = EnsureObject(&EnsureObject(&EnsureObject(&spec, "template"), "metadata"), "labels");
+  Json& labels =
+      EnsureObject(&EnsureObject(&EnsureObject(&spec, "template"), "metadata"), "labels");
   const auto add = [&labels](const char* key, const std::string& value) {
     labels.emplace(key, value);
   };

@@ -19,8 +19,8 @@ bool IsPositive(const Json* list, std::string_view name) {
 
 // What the containers of a pod ask for, as far as the class depends on it.
 struct QosFacts {
-  bool any = false;         // some request or limit of cpu or memory
-  bool guaranteed = true;   // every container has limits for both, equal to its requests
+  bool any = false;        // some request or limit of cpu or memory
+  bool guaranteed = true;  // every container has limits for both, equal to its requests
 };
 
 void Look(const Json& container, QosFacts* facts) {
@@ -84,8 +84,8 @@ void SelectOwnLabels(const Json& labels, Json* spec) {
 std::string_view QosClassOf(const Json& spec) {
   QosFacts facts;
   const Json* whole = Find(spec, {"resources"});
-  if (whole != nullptr && (Find(*whole, {"requests"}) != nullptr ||
-                           Find(*whole, {"limits"}) != nullptr)) {
+  if (whole != nullptr &&
+      (Find(*whole, {"requests"}) != nullptr || Find(*whole, {"limits"}) != nullptr)) {
     Look({{"resources", *whole}}, &facts);
   } else {
     for (const char* list : {"containers", "initContainers"}) {

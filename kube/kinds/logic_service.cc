@@ -40,8 +40,8 @@ void AgreeOnClusterIps(const Json* old, Json* service) {
   }
   const std::string old_ip = ClusterIp(*old);
   const Json* old_list = Find(*old, {"spec", "clusterIPs"});
-  const bool list_changed = (list == nullptr ? Json() : *list) !=
-                            (old_list == nullptr ? Json() : *old_list);
+  const bool list_changed =
+      (list == nullptr ? Json() : *list) != (old_list == nullptr ? Json() : *old_list);
   if (ip.empty() && !old_ip.empty() && !list_changed) {
     EraseMember(&spec, "clusterIPs");  // an old client clears the address
   } else if (ip != old_ip && !ip.empty() && !list_changed) {

@@ -13,12 +13,12 @@ using schema::BuiltinText;
 
 enum RowFlag : unsigned {
   kGeneration = 1,
-  kNeedsVersion = 2,     // an update must name the resourceVersion
-  kCreateOnUpdate = 4,   // PUT makes what is not there
-  kNoMetadata = 8,       // a request that is answered and not stored
+  kNeedsVersion = 2,    // an update must name the resourceVersion
+  kCreateOnUpdate = 4,  // PUT makes what is not there
+  kNoMetadata = 8,      // a request that is answered and not stored
   kScale = 16,
-  kAnnotationsCount = 32,  // generation counts changes of annotations too
-  kKeepsStatus = 64,       // a create may bring a status
+  kAnnotationsCount = 32,     // generation counts changes of annotations too
+  kKeepsStatus = 64,          // a create may bring a status
   kGenerationOnUpdate = 128,  // counts changes but starts absent
 };
 
@@ -43,7 +43,8 @@ constexpr Row kRows[] = {
     {"", "replicationcontrollers", kGeneration | kScale},
     {"", "services", kCreateOnUpdate, &IsDns1123Label},
     {"admissionregistration.k8s.io", "mutatingadmissionpolicies", kGeneration | kNeedsVersion},
-    {"admissionregistration.k8s.io", "mutatingadmissionpolicybindings", kGeneration | kNeedsVersion},
+    {"admissionregistration.k8s.io", "mutatingadmissionpolicybindings",
+     kGeneration | kNeedsVersion},
     {"admissionregistration.k8s.io", "mutatingwebhookconfigurations", kGeneration | kNeedsVersion},
     {"admissionregistration.k8s.io", "validatingadmissionpolicies", kGeneration | kNeedsVersion},
     {"admissionregistration.k8s.io", "validatingadmissionpolicybindings",

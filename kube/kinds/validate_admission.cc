@@ -131,7 +131,8 @@ bool RepeatsConditions(const Json& object) {
 void Conditions(const Json& object, const Json& old, FieldErrors* errors) {
   const Path status("status");
   const Path path = status.Child("conditions");
-  const bool bears_both = CountConditions(old, "Approved") > 0 && CountConditions(old, "Denied") > 0;
+  const bool bears_both =
+      CountConditions(old, "Approved") > 0 && CountConditions(old, "Denied") > 0;
   const bool bears_repeated = RepeatsConditions(old);
   const bool bears_empty = CountConditions(old, "") > 0;
   std::set<std::string> seen;
@@ -173,8 +174,8 @@ void ConditionChanges(const Json& object, const Json& old, bool is_approval, Fie
   }
 }
 
-// PEM blocks as status.certificate holds them. Differs: what stands inside a block is not parsed, kube/
-// knows no cryptography; whoever uses the certificate does.
+// PEM blocks as status.certificate holds them. Differs: what stands inside a block is not parsed,
+// kube/ knows no cryptography; whoever uses the certificate does.
 void Certificates(const Path& path, const std::string& encoded, FieldErrors* errors) {
   constexpr std::string_view kBegin = "-----BEGIN ";
   const std::string pem = DecodeBase64(encoded).value_or("");
@@ -190,8 +191,7 @@ void Certificates(const Path& path, const std::string& encoded, FieldErrors* err
     ++blocks;
   }
   if (blocks == 0 && !encoded.empty()) {
-    errors->Invalid(path, "<certificate data>",
-                    "must contain at least one CERTIFICATE PEM block");
+    errors->Invalid(path, "<certificate data>", "must contain at least one CERTIFICATE PEM block");
   }
 }
 

@@ -20,7 +20,8 @@ void FlowRules(const Json& spec, FieldErrors* errors) {
       errors->Required(at.Child("subjects"), "subjects must contain at least one value");
     }
     if (Items(rule, "resourceRules").empty() && Items(rule, "nonResourceRules").empty()) {
-      errors->Required(at, "at least one of resourceRules and nonResourceRules has to be non-empty");
+      errors->Required(at,
+                       "at least one of resourceRules and nonResourceRules has to be non-empty");
     }
   }
 }
@@ -79,7 +80,8 @@ void VolumeAttachment(const Json& object, FieldErrors* errors) {
   } else if (inline_spec && named) {
     errors->Forbidden(at, "must specify exactly one of inlineVolumeSpec and persistentVolumeName");
   } else if (named && Str(source, "persistentVolumeName").empty()) {
-    errors->Required(at.Child("persistentVolumeName"), "must specify non empty persistentVolumeName");
+    errors->Required(at.Child("persistentVolumeName"),
+                     "must specify non empty persistentVolumeName");
   }
   Check(kSpec.Child("nodeName"), Str(spec, "nodeName"), &IsDns1123Subdomain, errors);
 }

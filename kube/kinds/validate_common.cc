@@ -1,9 +1,9 @@
-#include "kube/int_or_string.h"
 #include "kube/kinds/validate_common.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "kube/int_or_string.h"
 #include "kube/quantity.h"
 
 namespace sublet::kube::validate {
@@ -33,8 +33,8 @@ void Check(const Path& path, const std::string& value, Problems (*rule)(std::str
   }
 }
 
-void CheckRequired(const Path& path, const std::string& value,
-                   Problems (*rule)(std::string_view), FieldErrors* errors) {
+void CheckRequired(const Path& path, const std::string& value, Problems (*rule)(std::string_view),
+                   FieldErrors* errors) {
   if (value.empty()) {
     errors->Required(path);
   } else {
@@ -138,10 +138,15 @@ bool IsExtendedResource(std::string_view name) {
 
 namespace {
 
-constexpr std::string_view kCounted[] = {
-    "pods",       "resourcequotas",         "services",           "replicationcontrollers",
-    "secrets",    "configmaps",             "persistentvolumeclaims", "services.nodeports",
-    "services.loadbalancers"};
+constexpr std::string_view kCounted[] = {"pods",
+                                         "resourcequotas",
+                                         "services",
+                                         "replicationcontrollers",
+                                         "secrets",
+                                         "configmaps",
+                                         "persistentvolumeclaims",
+                                         "services.nodeports",
+                                         "services.loadbalancers"};
 constexpr std::string_view kComputed[] = {"cpu",
                                           "memory",
                                           "ephemeral-storage",

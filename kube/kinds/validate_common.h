@@ -31,8 +31,8 @@ const Json::array_t& Items(const Json& object, std::string_view key);
 void Check(const Path& path, const std::string& value, Problems (*rule)(std::string_view),
            FieldErrors* errors);
 // The same, Required when empty.
-void CheckRequired(const Path& path, const std::string& value,
-                   Problems (*rule)(std::string_view), FieldErrors* errors);
+void CheckRequired(const Path& path, const std::string& value, Problems (*rule)(std::string_view),
+                   FieldErrors* errors);
 void NotNegative(const Path& path, const Json& value, FieldErrors* errors);
 void NotNegative(const Json& object, std::string_view key, const Path& parent, FieldErrors* errors);
 // Unsupported unless `value` is one of `allowed`; Required when empty and `required`.
@@ -63,7 +63,8 @@ void NoBacksteps(const Path& path, const std::string& value, FieldErrors* errors
 // A relative path without "..".
 void DescendingPath(const Path& path, const std::string& value, FieldErrors* errors);
 void LocalPath(const Path& path, const std::string& value, FieldErrors* errors);
-// An int-or-string: not negative, a percentage, at most 100%; and as a share of 100 (0 when unreadable).
+// An int-or-string: not negative, a percentage, at most 100%; and as a share of 100 (0 when
+// unreadable).
 void NumberOrPercent(const Path& path, const Json& value, FieldErrors* errors);
 void AtMostAll(const Path& path, const Json& value, FieldErrors* errors);
 std::int64_t ScaledOf100(const Json& value);

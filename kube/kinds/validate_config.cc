@@ -106,10 +106,11 @@ void Taints(const Json& spec, FieldErrors* errors) {
     OneOf(at.Child("effect"), effect, {"NoSchedule", "PreferNoSchedule", "NoExecute"}, true,
           errors);
     if (!seen.insert(key + "\n" + effect).second) {
-      errors->DuplicateShown(at, "{\"Key\":" + GoQuote(key) + ",\"Value\":" + GoQuote(value) +
-                                     ",\"Effect\":" + GoQuote(effect) +
-                                     ",\"TimeAdded\":null}: taints must be unique by key and effect "
-                                     "pair");
+      errors->DuplicateShown(at,
+                             "{\"Key\":" + GoQuote(key) + ",\"Value\":" + GoQuote(value) +
+                                 ",\"Effect\":" + GoQuote(effect) +
+                                 ",\"TimeAdded\":null}: taints must be unique by key and effect "
+                                 "pair");
     }
   }
 }
@@ -230,8 +231,9 @@ void Namespace(const Json& object, FieldErrors* errors) {
     Check(path, name, &IsQualifiedName, errors);
     if (name.find('/') == std::string::npos && name != "kubernetes" && name != "orphan" &&
         name != "foregroundDeletion") {
-      errors->Invalid(path, name, "name is neither a standard finalizer name nor is it fully "
-                                  "qualified");
+      errors->Invalid(path, name,
+                      "name is neither a standard finalizer name nor is it fully "
+                      "qualified");
     }
   }
 }
@@ -266,9 +268,8 @@ bool ScopeCounts(std::string_view scope, std::string_view resource) {
   if (scope == "VolumeAttributesClass") {
     return resource == "persistentvolumeclaims" || resource == "requests.storage";
   }
-  static constexpr std::string_view kOfPods[] = {"pods",       "cpu",          "memory",
-                                                 "limits.cpu", "limits.memory", "requests.cpu",
-                                                 "requests.memory"};
+  static constexpr std::string_view kOfPods[] = {
+      "pods", "cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"};
   return std::find(std::begin(kOfPods), std::end(kOfPods), resource) != std::end(kOfPods);
 }
 
@@ -321,10 +322,10 @@ void ResourceQuota(const Json& object, FieldErrors* errors) {
       QuantityValue(at, name, value.get<std::string>(), errors);
     }
   }
-  static constexpr std::string_view kScopes[] = {"Terminating",   "NotTerminating",
-                                                 "BestEffort",    "NotBestEffort",
-                                                 "PriorityClass", "CrossNamespacePodAffinity",
-                                                 "VolumeAttributesClass"};
+  static constexpr std::string_view kScopes[] = {
+      "Terminating",          "NotTerminating", "BestEffort",
+      "NotBestEffort",        "PriorityClass",  "CrossNamespacePodAffinity",
+      "VolumeAttributesClass"};
   std::set<std::string> scopes;
   for (const Json& scope : Items(spec, "scopes")) {
     const std::string name = scope.get<std::string>();

@@ -324,7 +324,8 @@ void Security(const Path& path, const Json& context, bool host_users, FieldError
                       "cannot set `allowPrivilegeEscalation` to false and `privileged` to true");
     }
     if (const Json* added = Find(context, {"capabilities", "add"});
-        added != nullptr && std::find(added->begin(), added->end(), "CAP_SYS_ADMIN") != added->end()) {
+        added != nullptr &&
+        std::find(added->begin(), added->end(), "CAP_SYS_ADMIN") != added->end()) {
       errors->Invalid(path, context,
                       "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` "
                       "CAP_SYS_ADMIN");
@@ -346,8 +347,7 @@ void ResizePolicy(const Path& path, const Json& container, const std::string& re
     const std::string restart = Str(policy, "restartPolicy");
     OneOf(path, restart, {"NotRequired", "RestartContainer"}, true, errors);
     if (restart_policy == "Never" && restart != "NotRequired") {
-      errors->Invalid(path, restart,
-                      "must be 'NotRequired' when pod `restartPolicy` is 'Never'");
+      errors->Invalid(path, restart, "must be 'NotRequired' when pod `restartPolicy` is 'Never'");
     }
   }
 }

@@ -49,11 +49,11 @@ std::string ScheduleProblem(const std::string& schedule) {
       int number = 0;
       const auto [last, error] = std::from_chars(part.data(), part.data() + part.size(), number);
       if (error != std::errc() || last != part.data() + part.size()) {
-        const bool word = part == "*" || part == "?" ||
-                          (f >= 3 && part.size() == 3 &&
-                           std::all_of(part.begin(), part.end(), [](char c) {
-                             return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-                           }));
+        const bool word =
+            part == "*" || part == "?" ||
+            (f >= 3 && part.size() == 3 && std::all_of(part.begin(), part.end(), [](char c) {
+               return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+             }));
         if (!word) {
           return "failed to parse int from " + part + ": strconv.Atoi: parsing " + GoQuote(part) +
                  ": invalid syntax";
@@ -85,10 +85,10 @@ bool LooksLikeTimeZone(const std::string& zone) {
       return false;
     }
   }
-  static constexpr std::string_view kAreas[] = {
-      "Africa/", "America/", "Antarctica/", "Arctic/", "Asia/",   "Atlantic/", "Australia/",
-      "Brazil/", "Canada/",  "Chile/",      "Etc/",    "Europe/", "Indian/",   "Mexico/",
-      "Pacific/", "US/"};
+  static constexpr std::string_view kAreas[] = {"Africa/", "America/",  "Antarctica/", "Arctic/",
+                                                "Asia/",   "Atlantic/", "Australia/",  "Brazil/",
+                                                "Canada/", "Chile/",    "Etc/",        "Europe/",
+                                                "Indian/", "Mexico/",   "Pacific/",    "US/"};
   const bool area = std::any_of(std::begin(kAreas), std::end(kAreas), [&](std::string_view prefix) {
     return zone.starts_with(prefix) && zone.size() > prefix.size();
   });

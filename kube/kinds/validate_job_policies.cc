@@ -88,7 +88,8 @@ void FailureRule(const Path& at, const Json& rule, const Json& job_spec,
   }
   PodConditions(at.Child("onPodConditions"), conditions, errors);
   if (codes && !conditions.empty()) {
-    errors->InvalidShown(at, "specifying both OnExitCodes and OnPodConditions is not supported", "");
+    errors->InvalidShown(at, "specifying both OnExitCodes and OnPodConditions is not supported",
+                         "");
   }
   if (!codes && conditions.empty()) {
     errors->InvalidShown(at, "specifying one of OnExitCodes and OnPodConditions is required", "");
@@ -214,7 +215,8 @@ void SuccessPolicy(const Path& path, const Json& job_spec, FieldErrors* errors) 
   const Path rules = path.Child("rules");
   const auto& items = Items(Get(job_spec, "successPolicy"), "rules");
   if (items.empty()) {
-    errors->Required(rules, "at least one rules must be specified when the successPolicy is specified");
+    errors->Required(rules,
+                     "at least one rules must be specified when the successPolicy is specified");
   }
   if (Size(items) > kRulesMax) {
     errors->TooMany(rules, Size(items), kRulesMax);

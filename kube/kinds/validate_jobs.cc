@@ -1,9 +1,10 @@
 // Jobs.
+#include "kube/kinds/validate_jobs.h"
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "kube/kinds/validate_common.h"
-#include "kube/kinds/validate_jobs.h"
 #include "kube/kinds/validate_kinds.h"
 #include "kube/label_selector.h"
 #include "kube/object.h"
@@ -15,7 +16,9 @@ const Path kSpec("spec");
 constexpr std::int64_t kIndexedMax = 100000;
 constexpr std::int64_t kHighCompletionsMax = 10000;
 
-std::string AtMost(std::int64_t max) { return "must be less than or equal to " + std::to_string(max); }
+std::string AtMost(std::int64_t max) {
+  return "must be less than or equal to " + std::to_string(max);
+}
 
 void IndexedLimits(const Path& path, const Json& spec, FieldErrors* errors) {
   const std::int64_t parallelism = FindInt(spec, {"parallelism"});
@@ -168,7 +171,8 @@ void WholeSpec(const Json& spec, FieldErrors* errors) {
   if (parsed.ok() && !parsed->Matches(&labels)) {
     const Path template_path = kSpec.Child("template");
     const Path metadata = template_path.Child("metadata");
-    errors->Invalid(metadata.Child("labels"), labels, "`selector` does not match template `labels`");
+    errors->Invalid(metadata.Child("labels"), labels,
+                    "`selector` does not match template `labels`");
   }
 }
 
@@ -217,8 +221,9 @@ void TakeFreeFields(const Json& from, Json* to) {
 }  // namespace
 
 void JobSpec(const Path& path, const Json& spec, FieldErrors* errors) {
-  for (const char* field : {"parallelism", "completions", "activeDeadlineSeconds", "backoffLimit",
-                            "ttlSecondsAfterFinished", "backoffLimitPerIndex", "maxFailedIndexes"}) {
+  for (const char* field :
+       {"parallelism", "completions", "activeDeadlineSeconds", "backoffLimit",
+        "ttlSecondsAfterFinished", "backoffLimitPerIndex", "maxFailedIndexes"}) {
     NotNegative(spec, field, path, errors);
   }
   if (Has(spec, "maxFailedIndexes") && !Has(spec, "backoffLimitPerIndex")) {

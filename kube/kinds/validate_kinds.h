@@ -1,5 +1,5 @@
-// The validating functions behind logic.cc, by kind. `object` is defaulted and prepared; metadata is
-// checked by whoever calls. Threads: any. Source: k8s.io/kubernetes pkg/apis/*/validation.
+// The validating functions behind logic.cc, by kind. `object` is defaulted and prepared; metadata
+// is checked by whoever calls. Threads: any. Source: k8s.io/kubernetes pkg/apis/*/validation.
 #pragma once
 
 #include <string>

@@ -185,8 +185,9 @@ void TopologySpread(const Path& path, const Json& spec, FieldErrors* errors) {
         errors->Invalid(at.Child("minDomains"), domains, kPositive);
       }
       if (action != "DoNotSchedule") {
-        errors->Invalid(at.Child("minDomains"), domains,
-                        "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not " + action);
+        errors->Invalid(
+            at.Child("minDomains"), domains,
+            "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not " + action);
       }
     }
     for (const char* policy : {"nodeAffinityPolicy", "nodeTaintsPolicy"}) {
@@ -270,8 +271,9 @@ void HostUsers(const Path& spec_path, const Json& spec, FieldErrors* errors) {
   if (!users.is_boolean() || users.get<bool>()) {
     return;
   }
-  for (const auto& [field, shown] : {std::pair{"hostPID", "HostPID"}, std::pair{"hostIPC", "HostIPC"},
-                                     std::pair{"hostNetwork", "hostNetwork"}}) {
+  for (const auto& [field, shown] :
+       {std::pair{"hostPID", "HostPID"}, std::pair{"hostIPC", "HostIPC"},
+        std::pair{"hostNetwork", "hostNetwork"}}) {
     if (FindBool(spec, {field})) {
       errors->Forbidden(spec_path.Child(shown), "when `hostUsers` is false");
     }
@@ -288,8 +290,7 @@ void SpecSecurity(const Path& path, const Json& spec, FieldErrors* errors) {
   const Path groups = path.Child("supplementalGroups");
   std::size_t index = 0;
   for (const Json& id : Items(context, "supplementalGroups")) {
-    errors->InvalidEach(groups.Index(index++), id,
-                        IsInRange(id.get<std::int64_t>(), 0, INT32_MAX));
+    errors->InvalidEach(groups.Index(index++), id, IsInRange(id.get<std::int64_t>(), 0, INT32_MAX));
   }
   if (FindBool(spec, {"shareProcessNamespace"}) && FindBool(spec, {"hostPID"})) {
     errors->Invalid(path.Child("shareProcessNamespace"), true,
@@ -457,18 +458,19 @@ void FieldRef(const Path& path, const Json& reference,
       std::transform(key.begin(), key.end(), key.begin(),
                      [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
     } else if (map != "metadata.labels") {
-      errors->Invalid(path.Child("fieldPath"), field,
-                      "error converting fieldPath: field label does not support subscript: " + field);
+      errors->Invalid(
+          path.Child("fieldPath"), field,
+          "error converting fieldPath: field label does not support subscript: " + field);
       return;
     }
     Check(path, key, &IsQualifiedName, errors);
     return;
   }
   static constexpr std::string_view kKnown[] = {
-      "metadata.annotations", "metadata.labels",  "metadata.name",   "metadata.namespace",
-      "metadata.uid",         "spec.nodeName",    "spec.restartPolicy", "spec.serviceAccountName",
-      "spec.schedulerName",   "status.phase",     "status.hostIP",   "status.hostIPs",
-      "status.podIP",         "status.podIPs",    "spec.host"};
+      "metadata.annotations", "metadata.labels", "metadata.name",      "metadata.namespace",
+      "metadata.uid",         "spec.nodeName",   "spec.restartPolicy", "spec.serviceAccountName",
+      "spec.schedulerName",   "status.phase",    "status.hostIP",      "status.hostIPs",
+      "status.podIP",         "status.podIPs",   "spec.host"};
   if (std::find(std::begin(kKnown), std::end(kKnown), field) == std::end(kKnown)) {
     errors->Invalid(path.Child("fieldPath"), field,
                     "error converting fieldPath: field label not supported: " + field);
@@ -499,12 +501,12 @@ void ResourceFieldRef(const Path& path, const Json& reference, bool volume, Fiel
     return;
   }
   static constexpr std::string_view kCpu[] = {"1m", "1"};
-  static constexpr std::string_view kBytes[] = {"1",  "1k",  "1M",  "1G",  "1T",  "1P", "1E",
+  static constexpr std::string_view kBytes[] = {"1",   "1k",  "1M",  "1G",  "1T",  "1P", "1E",
                                                 "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"};
   const bool cpu = resource.ends_with(".cpu");
-  const bool known = cpu ? std::find(std::begin(kCpu), std::end(kCpu), divisor) != std::end(kCpu)
-                         : std::find(std::begin(kBytes), std::end(kBytes), divisor) !=
-                               std::end(kBytes);
+  const bool known =
+      cpu ? std::find(std::begin(kCpu), std::end(kCpu), divisor) != std::end(kCpu)
+          : std::find(std::begin(kBytes), std::end(kBytes), divisor) != std::end(kBytes);
   if (!known) {
     errors->Invalid(path.Child("divisor"), divisor,
                     cpu ? "only divisor's values 1m and 1 are supported with the cpu resource"

@@ -125,8 +125,9 @@ void GatesUpdate(const Json& spec, const Json& old_spec, FieldErrors* errors) {
   for (const Json& gate : Items(spec, "schedulingGates")) {
     const Path at = gates.Index(index++);
     if (std::find(before.begin(), before.end(), gate) == before.end()) {
-      errors->Forbidden(at.Child("name"), "only deletion is allowed, but found new scheduling gate '" +
-                                              Str(gate, "name") + "'");
+      errors->Forbidden(
+          at.Child("name"),
+          "only deletion is allowed, but found new scheduling gate '" + Str(gate, "name") + "'");
     }
   }
 }
@@ -244,11 +245,11 @@ void PodSubresource(std::string_view subresource, const Json& object, const Json
     const auto same = std::find_if(now.begin(), now.end(),
                                    [&](const Json& one) { return Str(one, "name") == name; });
     if (same == now.end()) {
-      errors->Forbidden(path, "existing ephemeral containers " + GoQuote(name) +
-                                  " may not be removed\n");
+      errors->Forbidden(path,
+                        "existing ephemeral containers " + GoQuote(name) + " may not be removed\n");
     } else if (*same != before) {
-      errors->Forbidden(path, "existing ephemeral containers " + GoQuote(name) +
-                                  " may not be changed\n");
+      errors->Forbidden(path,
+                        "existing ephemeral containers " + GoQuote(name) + " may not be changed\n");
     }
   }
 }

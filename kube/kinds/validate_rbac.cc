@@ -31,8 +31,7 @@ void Rules(const Json& object, bool namespaced, FieldErrors* errors) {
       continue;
     }
     if (Items(rule, "apiGroups").empty()) {
-      errors->Required(at.Child("apiGroups"),
-                       "resource rules must supply at least one api group");
+      errors->Required(at.Child("apiGroups"), "resource rules must supply at least one api group");
     }
     if (Items(rule, "resources").empty()) {
       errors->Required(at.Child("resources"), "resource rules must supply at least one resource");
@@ -132,9 +131,7 @@ void RoleBindingUpdate(const Json& object, const Json& old, FieldErrors* errors)
   Binding(object, true, errors);
   RoleRefUnchanged(object, old, errors);
 }
-void ClusterRoleBinding(const Json& object, FieldErrors* errors) {
-  Binding(object, false, errors);
-}
+void ClusterRoleBinding(const Json& object, FieldErrors* errors) { Binding(object, false, errors); }
 void ClusterRoleBindingUpdate(const Json& object, const Json& old, FieldErrors* errors) {
   Binding(object, false, errors);
   RoleRefUnchanged(object, old, errors);

@@ -195,12 +195,12 @@ void PodDisruptionBudget(const Json& object, FieldErrors* errors) {
   const bool max = Has(spec, "maxUnavailable");
   if (min && max) {
     const auto shown = [&](const char* key) { return Dump(Get(spec, key)); };
-    errors->InvalidShown(kSpec,
-                         "{\"MinAvailable\":" + shown("minAvailable") + ",\"Selector\":" +
-                             shown("selector") + ",\"MaxUnavailable\":" + shown("maxUnavailable") +
-                             ",\"UnhealthyPodEvictionPolicy\":" +
-                             shown("unhealthyPodEvictionPolicy") + "}",
-                         "minAvailable and maxUnavailable cannot be both set");
+    errors->InvalidShown(
+        kSpec,
+        "{\"MinAvailable\":" + shown("minAvailable") + ",\"Selector\":" + shown("selector") +
+            ",\"MaxUnavailable\":" + shown("maxUnavailable") +
+            ",\"UnhealthyPodEvictionPolicy\":" + shown("unhealthyPodEvictionPolicy") + "}",
+        "minAvailable and maxUnavailable cannot be both set");
   }
   if (min) {
     Budget(kSpec.Child("minAvailable"), Get(spec, "minAvailable"), errors);

@@ -11,7 +11,6 @@ namespace {
 
 const Path kSpec("spec");
 
-
 void Port(const Path& at, const Json& port, bool name_required, std::set<std::string>* names,
           FieldErrors* errors) {
   const std::string name = Str(port, "name");

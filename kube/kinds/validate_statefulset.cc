@@ -52,9 +52,9 @@ Json EffectiveTemplate(const Json& spec) {
   }
   const std::size_t claims = volumes.size();
   for (const Json& volume : Items(*pod, "volumes")) {
-    const bool hidden = std::any_of(
-        volumes.begin(), volumes.begin() + static_cast<std::ptrdiff_t>(claims),
-        [&](const Json& claim) { return claim["name"] == Get(volume, "name"); });
+    const bool hidden =
+        std::any_of(volumes.begin(), volumes.begin() + static_cast<std::ptrdiff_t>(claims),
+                    [&](const Json& claim) { return claim["name"] == Get(volume, "name"); });
     if (!hidden) {
       volumes.push_back(volume);
     }
@@ -78,7 +78,8 @@ void Template(const Json& spec, FieldErrors* errors) {
   const Path path = kSpec.Child("template");
   if (!parsed->empty() && !parsed->Matches(&labels)) {
     const Path metadata = path.Child("metadata");
-    errors->Invalid(metadata.Child("labels"), labels, "`selector` does not match template `labels`");
+    errors->Invalid(metadata.Child("labels"), labels,
+                    "`selector` does not match template `labels`");
   }
   PodTemplate(path, EffectiveTemplate(spec), errors);
 }
@@ -134,9 +135,9 @@ void StatefulSetUpdate(const Json& object, const Json& old, FieldErrors* errors)
   Spec(Get(object, "spec"), false, errors);
   Json now = Get(object, "spec");
   Json before = Get(old, "spec");
-  for (const char* field : {"replicas", "ordinals", "template", "updateStrategy",
-                            "revisionHistoryLimit", "persistentVolumeClaimRetentionPolicy",
-                            "minReadySeconds"}) {
+  for (const char* field :
+       {"replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy", "minReadySeconds"}) {
     EraseMember(&now, field);
     EraseMember(&before, field);
   }

@@ -34,12 +34,28 @@ void VolumeMode(const Path& path, const Json& spec, FieldErrors* errors) {
   }
 }
 
-constexpr std::string_view kSources[] = {
-    "hostPath",   "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "nfs",
-    "rbd",        "quobyte",           "cephfs",               "iscsi",     "cinder",
-    "fc",         "flocker",           "flexVolume",           "azureFile", "vsphereVolume",
-    "azureDisk",  "photonPersistentDisk", "portworxVolume",    "scaleIO",   "local",
-    "storageos",  "csi"};
+constexpr std::string_view kSources[] = {"hostPath",
+                                         "gcePersistentDisk",
+                                         "awsElasticBlockStore",
+                                         "glusterfs",
+                                         "nfs",
+                                         "rbd",
+                                         "quobyte",
+                                         "cephfs",
+                                         "iscsi",
+                                         "cinder",
+                                         "fc",
+                                         "flocker",
+                                         "flexVolume",
+                                         "azureFile",
+                                         "vsphereVolume",
+                                         "azureDisk",
+                                         "photonPersistentDisk",
+                                         "portworxVolume",
+                                         "scaleIO",
+                                         "local",
+                                         "storageos",
+                                         "csi"};
 
 void VolumeSources(const Json& spec, FieldErrors* errors) {
   int kinds = 0;

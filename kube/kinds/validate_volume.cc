@@ -9,7 +9,8 @@
 namespace sublet::kube::validate {
 namespace {
 
-constexpr std::string_view kFileMode = "must be a number between 0 and 0777 (octal), both inclusive";
+constexpr std::string_view kFileMode =
+    "must be a number between 0 and 0777 (octal), both inclusive";
 
 void FileMode(const Json& object, std::string_view key, const Path& parent, FieldErrors* errors) {
   const Json& mode = Get(object, key);
@@ -135,9 +136,9 @@ void HostPath(const Path& path, const Json& source, FieldErrors* errors) {
   }
   NoBacksteps(path.Child("path"), host_path, errors);
   const std::string type = Str(source, "type");
-  static constexpr std::string_view kTypes[] = {"",     "BlockDevice",  "CharDevice",
-                                                "Directory", "DirectoryOrCreate", "File",
-                                                "FileOrCreate", "Socket"};
+  static constexpr std::string_view kTypes[] = {
+      "",     "BlockDevice",  "CharDevice", "Directory", "DirectoryOrCreate",
+      "File", "FileOrCreate", "Socket"};
   if (std::find(std::begin(kTypes), std::end(kTypes), type) == std::end(kTypes)) {
     errors->NotSupported(path.Child("type"), type,
                          std::vector<std::string_view>(std::begin(kTypes), std::end(kTypes)));
@@ -156,19 +157,43 @@ void Ephemeral(const Path& path, const Json& source, FieldErrors* errors) {
 }
 
 // Sources in upstream's order; only one may be set.
-constexpr std::string_view kSources[] = {
-    "emptyDir",     "hostPath",       "gitRepo",   "gcePersistentDisk", "awsElasticBlockStore",
-    "secret",       "nfs",            "iscsi",     "glusterfs",         "flocker",
-    "rbd",          "cinder",         "cephfs",    "quobyte",           "downwardAPI",
-    "fc",           "azureFile",      "flexVolume", "configMap",        "vsphereVolume",
-    "persistentVolumeClaim", "azureDisk", "storageos", "projected",     "portworxVolume",
-    "scaleIO",      "csi",            "ephemeral", "image",             "photonPersistentDisk"};
+constexpr std::string_view kSources[] = {"emptyDir",
+                                         "hostPath",
+                                         "gitRepo",
+                                         "gcePersistentDisk",
+                                         "awsElasticBlockStore",
+                                         "secret",
+                                         "nfs",
+                                         "iscsi",
+                                         "glusterfs",
+                                         "flocker",
+                                         "rbd",
+                                         "cinder",
+                                         "cephfs",
+                                         "quobyte",
+                                         "downwardAPI",
+                                         "fc",
+                                         "azureFile",
+                                         "flexVolume",
+                                         "configMap",
+                                         "vsphereVolume",
+                                         "persistentVolumeClaim",
+                                         "azureDisk",
+                                         "storageos",
+                                         "projected",
+                                         "portworxVolume",
+                                         "scaleIO",
+                                         "csi",
+                                         "ephemeral",
+                                         "image",
+                                         "photonPersistentDisk"};
 
 void Source(const Path& path, std::string_view kind, const Json& source, FieldErrors* errors) {
   if (kind == "emptyDir") {
     if (const std::string limit = Str(source, "sizeLimit");
         Quantity::ParseOrZero(limit).Sign() < 0) {
-      errors->Forbidden(path.Child("sizeLimit"), "SizeLimit field must be a valid resource quantity");
+      errors->Forbidden(path.Child("sizeLimit"),
+                        "SizeLimit field must be a valid resource quantity");
     }
   } else if (kind == "hostPath") {
     HostPath(path, source, errors);

@@ -45,7 +45,8 @@ void LabelsMatch(const Json& spec, const kube::LabelSelector& selector, FieldErr
   if (!selector.empty() && !selector.Matches(&labels)) {
     const Path template_path = kSpec.Child("template");
     const Path metadata = template_path.Child("metadata");
-    errors->Invalid(metadata.Child("labels"), labels, "`selector` does not match template `labels`");
+    errors->Invalid(metadata.Child("labels"), labels,
+                    "`selector` does not match template `labels`");
   }
 }
 
@@ -61,8 +62,7 @@ void DeploymentStrategy(const Json& spec, FieldErrors* errors) {
   const Path rolling_path = path.Child("rollingUpdate");
   if (type == "Recreate") {
     if (rolling.is_object()) {
-      errors->Forbidden(rolling_path,
-                        "may not be specified when strategy `type` is 'Recreate'");
+      errors->Forbidden(rolling_path, "may not be specified when strategy `type` is 'Recreate'");
     }
     return;
   }
@@ -202,7 +202,8 @@ void ReplicationController(const Json& object, FieldErrors* errors) {
   if (selector.is_object() && !selector.empty() &&
       !kube::LabelSelector::FromLabels(&selector).Matches(&labels)) {
     const Path metadata = template_path.Child("metadata");
-    errors->Invalid(metadata.Child("labels"), labels, "`selector` does not match template `labels`");
+    errors->Invalid(metadata.Child("labels"), labels,
+                    "`selector` does not match template `labels`");
   }
   PodTemplate(template_path, pod_template, errors);
   RestartAlways(spec, "ReplicationController", errors);

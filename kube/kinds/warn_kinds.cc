@@ -42,9 +42,10 @@ void JobSpec(const std::string& path, const Json& spec, Warnings* warnings) {
   if (Str(spec, "completionMode") == "Indexed" && FindInt(spec, {"completions"}) > 100000 &&
       FindInt(spec, {"parallelism"}) > 10000) {
     warnings->push_back(
-        path + ": In Indexed Jobs with a number of completions higher than 10^5 and a parallelism "
-               "higher than 10^4, Kubernetes might not be able to track completedIndexes when a "
-               "big number of indexes fail");
+        path +
+        ": In Indexed Jobs with a number of completions higher than 10^5 and a parallelism "
+        "higher than 10^4, Kubernetes might not be able to track completedIndexes when a "
+        "big number of indexes fail");
   }
   PodTemplate(path + ".template.", Get(spec, "template"), warnings);
 }
@@ -159,7 +160,8 @@ void Secret(const Json& object, const Json*, Warnings* warnings) {
     return;
   }
   const Json& data = Get(object, "data");
-  for (const auto& [key, what] : {std::pair("tls.crt", "certificate"), std::pair("tls.key", "key")}) {
+  for (const auto& [key, what] :
+       {std::pair("tls.crt", "certificate"), std::pair("tls.key", "key")}) {
     const auto bytes = DecodeBase64(Str(data, key));
     if (!bytes || bytes->find("-----BEGIN") == std::string::npos) {
       warnings->push_back("tls: failed to find any PEM data in " + std::string(what) + " input");
@@ -183,7 +185,8 @@ void PersistentVolume(const Json& object, const Json*, Warnings* warnings) {
                     warnings);
   constexpr std::pair<const char*, const char*> kSources[] = {
       {"cephfs", "cephfs: deprecated in v1.28, non-functional in v1.31+"},
-      {"photonPersistentDisk", "photonPersistentDisk: deprecated in v1.11, non-functional in v1.16+"},
+      {"photonPersistentDisk",
+       "photonPersistentDisk: deprecated in v1.11, non-functional in v1.16+"},
       {"scaleIO", "scaleIO: deprecated in v1.16, non-functional in v1.22+"},
       {"storageos", "storageOS: deprecated in v1.22, non-functional in v1.25+"},
       {"glusterfs", "glusterfs: deprecated in v1.25, non-functional in v1.26+"},

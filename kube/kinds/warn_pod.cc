@@ -1,5 +1,5 @@
-#include <nlohmann/json.hpp>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "kube/field_error.h"

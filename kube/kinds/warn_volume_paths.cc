@@ -17,9 +17,7 @@ struct File {
   std::string source;  // "" where the volume has only one
 
   bool operator==(const File&) const = default;
-  std::string Text() const {
-    return GoQuote(path) + (source.empty() ? "" : " (" + source + ")");
-  }
+  std::string Text() const { return GoQuote(path) + (source.empty() ? "" : " (" + source + ")"); }
 };
 
 bool Overlap(const File& a, const File& b) {
@@ -82,8 +80,8 @@ void OverlappingPaths(const Json& pod_spec, Warnings* warnings) {
     const std::string name = "volume " + GoQuote(Str(volume, "name")) + " (";
     const auto one = [&](const char* member, const std::string& what) {
       std::vector<File> all;
-      Place(FilesOf(Get(Get(volume, member), "items"), ""), name + what + "): overlapping paths: ",
-            &all, warnings);
+      Place(FilesOf(Get(Get(volume, member), "items"), ""),
+            name + what + "): overlapping paths: ", &all, warnings);
     };
     one("configMap", "ConfigMap " + GoQuote(Str(Get(volume, "configMap"), "name")));
     one("secret", "Secret " + GoQuote(Str(Get(volume, "secret"), "secretName")));

@@ -53,8 +53,8 @@ std::string OwnersText(const Json& list) {
   for (const Json& owner : list) {
     out += out.size() > 1 ? ",{" : "{";
     bool first = true;
-    for (const char* field : {"apiVersion", "kind", "name", "uid", "controller",
-                              "blockOwnerDeletion"}) {
+    for (const char* field :
+         {"apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"}) {
       if (const Json* value = Find(owner, {field})) {
         out.append(first ? "\"" : ",\"").append(field).append("\":").append(Dump(*value));
         first = false;
@@ -96,10 +96,11 @@ void ValidateOwners(const Json& object, FieldErrors* errors) {
     if (owner.controller) {
       const std::string current = owner.kind + "/" + owner.name;
       if (!controller.empty()) {
-        errors->InvalidShown(path, OwnersText(*list),
-                        "Only one reference can have Controller set to true. Found \"true\" in "
-                        "references for " +
-                            controller + " and " + current);
+        errors->InvalidShown(
+            path, OwnersText(*list),
+            "Only one reference can have Controller set to true. Found \"true\" in "
+            "references for " +
+                controller + " and " + current);
       } else {
         controller = current;
       }
@@ -300,8 +301,8 @@ Result<void> BeforeCreate(const Kind& kind, const WriteContext& context, Json* o
     return {Status(Reason::kUnknown, "resourceVersion should not be set on objects to be created")};
   }
   SUBLET_RETURN_IF_ERROR(CheckNamespace(kind, context, &metadata));
-  for (const char* field : {"deletionTimestamp", "deletionGracePeriodSeconds", "selfLink",
-                            "resourceVersion"}) {
+  for (const char* field :
+       {"deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"}) {
     EraseMember(&metadata, field);
   }
   // Kinds that do not count generations keep what the client says.

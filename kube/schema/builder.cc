@@ -83,12 +83,22 @@ class Builder {
   std::uint32_t Compile(const Json& schema, int depth, bool is_root) {
     if (depth > kDepthMax) {
       too_deep_ = true;
-      return Add({.kind = 0, .flags = kStructural, .element = 0, .first_field = 0, .field_count = 0,
-                  .name = 0, .keys = 0},
+      return Add({.kind = 0,
+                  .flags = kStructural,
+                  .element = 0,
+                  .first_field = 0,
+                  .field_count = 0,
+                  .name = 0,
+                  .keys = 0},
                  {});
     }
-    TypeRow row{.kind = static_cast<std::uint8_t>(Scalar(schema)), .flags = kStructural,
-                .element = 0, .first_field = 0, .field_count = 0, .name = 0, .keys = 0};
+    TypeRow row{.kind = static_cast<std::uint8_t>(Scalar(schema)),
+                .flags = kStructural,
+                .element = 0,
+                .first_field = 0,
+                .field_count = 0,
+                .name = 0,
+                .keys = 0};
     if (FindBool(schema, {"nullable"})) {
       row.flags |= kNullable;
     }
@@ -172,23 +182,36 @@ class Builder {
   }
 
   void AddMeta(std::vector<FieldRow>* fields) {
-    const std::uint32_t text =
-        Add({.kind = static_cast<std::uint8_t>(ValueKind::kString), .flags = kStructural,
-             .element = 0, .first_field = 0, .field_count = 0, .name = 0, .keys = 0},
-            {});
+    const std::uint32_t text = Add({.kind = static_cast<std::uint8_t>(ValueKind::kString),
+                                    .flags = kStructural,
+                                    .element = 0,
+                                    .first_field = 0,
+                                    .field_count = 0,
+                                    .name = 0,
+                                    .keys = 0},
+                                   {});
     for (const char* name : {"apiVersion", "kind"}) {
-      fields->push_back({.name = Text(name), .type = text, .flags = 0, .number = 0,
-                         .default_text = 0, .merge_key = 0});
+      fields->push_back({.name = Text(name),
+                         .type = text,
+                         .flags = 0,
+                         .number = 0,
+                         .default_text = 0,
+                         .merge_key = 0});
     }
-    fields->push_back({.name = Text("metadata"), .type = kObjectMetaType, .flags = 0, .number = 0,
-                       .default_text = 0, .merge_key = 0});
+    fields->push_back({.name = Text("metadata"),
+                       .type = kObjectMetaType,
+                       .flags = 0,
+                       .number = 0,
+                       .default_text = 0,
+                       .merge_key = 0});
   }
 
   FieldRow MakeField(const Json& parent, const std::string& name, const Json& schema, int depth) {
-    FieldRow field{.name = Text(name), .type = 0, .flags = 0, .number = 0, .default_text = 0,
-                   .merge_key = 0};
+    FieldRow field{
+        .name = Text(name), .type = 0, .flags = 0, .number = 0, .default_text = 0, .merge_key = 0};
     field.type = Compile(schema, depth + 1, false);
-    if (const Json* list = Find(parent, {"required"}); list != nullptr && list->is_array() &&
+    if (const Json* list = Find(parent, {"required"});
+        list != nullptr && list->is_array() &&
         std::find(list->begin(), list->end(), name) != list->end()) {
       field.flags |= kRequired;
     }

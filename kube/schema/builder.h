@@ -35,8 +35,8 @@ class OwnedSchema {
 // The root gets apiVersion, kind and metadata; metadata is the built-in ObjectMeta.
 //   type object with properties -> struct; additionalProperties -> map; array -> list;
 //   x-kubernetes-preserve-unknown-fields, -embedded-resource, -int-or-string, -list-type,
-//   -list-map-keys, -map-type, nullable and default are understood; validation rules are not part of
-//   it (whoever validates reads the JSON).
+//   -list-map-keys, -map-type, nullable and default are understood; validation rules are not part
+//   of it (whoever validates reads the JSON).
 // Errors: Invalid when it is nested deeper than 200 levels.
 Result<std::shared_ptr<const OwnedSchema>> CompileCrdSchema(const Json* schema);
 

@@ -32,19 +32,14 @@ std::string Type::GoName() const {
   const std::string_view full = name();
   if (!full.empty()) {
     const std::size_t last = full.rfind('.');
-    const std::size_t package =
-        last == std::string_view::npos ? last : full.rfind('.', last - 1);
+    const std::size_t package = last == std::string_view::npos ? last : full.rfind('.', last - 1);
     return std::string(package == std::string_view::npos ? full : full.substr(package + 1));
   }
   switch (kind()) {
-    case ValueKind::kList:
-      return (Has(kPointerElement) ? "[]*" : "[]") + element().GoName();
-    case ValueKind::kMap:
-      return "map[string]" + element().GoName();
-    case ValueKind::kBytes:
-      return "[]uint8";
-    default:
-      return "interface {}";
+    case ValueKind::kList: return (Has(kPointerElement) ? "[]*" : "[]") + element().GoName();
+    case ValueKind::kMap: return "map[string]" + element().GoName();
+    case ValueKind::kBytes: return "[]uint8";
+    default: return "interface {}";
   }
 }
 

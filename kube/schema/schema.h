@@ -30,9 +30,9 @@ enum class ValueKind : std::uint8_t {
   kDuration,
   kIntOrString,
   kFieldsV1,
-  kRawExtension,      // any object
-  kJson,              // apiextensions JSON: anything
-  kSchemaOrArray,     // apiextensions JSONSchemaPropsOr...: element() is the schema
+  kRawExtension,   // any object
+  kJson,           // apiextensions JSON: anything
+  kSchemaOrArray,  // apiextensions JSONSchemaPropsOr...: element() is the schema
   kSchemaOrBool,
   kSchemaOrStrings,
   kStruct,
@@ -54,7 +54,7 @@ enum FieldFlag : std::uint16_t {
 };
 
 enum TypeFlag : std::uint16_t {
-  kAtomic = 1,   // list, map or struct that is owned and replaced whole
+  kAtomic = 1,  // list, map or struct that is owned and replaced whole
   kListSet = 2,
   kListMap = 4,  // list_keys() are the keys
   kRootObject = 8,

@@ -58,7 +58,8 @@ Result<void> NodeRegistration::Register() {
     if (node.ok()) {
       // Labels of ours that are missing or stale; those of others stay.
       Json patch = {{"metadata", {{"labels", wanted["metadata"]["labels"]}}}};
-      auto patched = client_.Patch(NodeTarget(facts_.name), client::PatchType::kStrategicMerge, patch);
+      auto patched =
+          client_.Patch(NodeTarget(facts_.name), client::PatchType::kStrategicMerge, patch);
       if (!patched.ok()) {
         return std::move(patched).error();
       }
@@ -146,18 +147,18 @@ Result<void> NodeRegistration::RenewLease() {
   target.resource = {"coordination.k8s.io", "v1", "leases"};
   target.namespace_name = "kube-node-lease";
   target.name = facts_.name;
-  Json lease = {{"apiVersion", "coordination.k8s.io/v1"},
-                {"kind", "Lease"},
-                {"metadata",
-                 {{"name", facts_.name},
-                  {"namespace", "kube-node-lease"},
-                  {"ownerReferences",
-                   {{{"apiVersion", "v1"}, {"kind", "Node"}, {"name", facts_.name},
-                     {"uid", node_uid_}}}}}},
-                {"spec",
-                 {{"holderIdentity", facts_.name},
-                  {"leaseDurationSeconds", kLeaseDurationSeconds},
-                  {"renewTime", kube::FormatMicroTime(clock_.Now())}}}};
+  Json lease = {
+      {"apiVersion", "coordination.k8s.io/v1"},
+      {"kind", "Lease"},
+      {"metadata",
+       {{"name", facts_.name},
+        {"namespace", "kube-node-lease"},
+        {"ownerReferences",
+         {{{"apiVersion", "v1"}, {"kind", "Node"}, {"name", facts_.name}, {"uid", node_uid_}}}}}},
+      {"spec",
+       {{"holderIdentity", facts_.name},
+        {"leaseDurationSeconds", kLeaseDurationSeconds},
+        {"renewTime", kube::FormatMicroTime(clock_.Now())}}}};
   const Json patch = {{"spec", lease["spec"]}};
   auto renewed = client_.Patch(target, client::PatchType::kMerge, patch);
   if (!renewed.ok() && renewed.error().Is(Reason::kNotFound)) {

@@ -1,7 +1,6 @@
 // NodeRegistration: creates the Node, keeps its status and lease fresh, and says when the engine is
-// away. One lease write per 10 s (the node is lost after 40 s without); the status is written when it
-// changes and every five minutes. Source: kubelet nodestatus, nodelease.
-// Threads: one ("node").
+// away. One lease write per 10 s (the node is lost after 40 s without); the status is written when
+// it changes and every five minutes. Source: kubelet nodestatus, nodelease. Threads: one ("node").
 #pragma once
 
 #include <functional>
@@ -17,10 +16,13 @@ namespace sublet::node {
 class NodeRegistration {
  public:
   // `facts` lacks machine and engine state, which are read here.
-  NodeRegistration(client::Client client, ContainerEngine& engine, NodeFacts facts, std::string root,
-                   const Clock& clock)
-      : client_(std::move(client)), engine_(engine), facts_(std::move(facts)),
-        root_(std::move(root)), clock_(clock) {}
+  NodeRegistration(client::Client client, ContainerEngine& engine, NodeFacts facts,
+                   std::string root, const Clock& clock)
+      : client_(std::move(client)),
+        engine_(engine),
+        facts_(std::move(facts)),
+        root_(std::move(root)),
+        clock_(clock) {}
   ~NodeRegistration() { Stop(); }
   NodeRegistration(const NodeRegistration&) = delete;
   NodeRegistration& operator=(const NodeRegistration&) = delete;

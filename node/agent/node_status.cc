@@ -9,9 +9,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <thread>
-
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "kube/timestamp.h"
 #include "node/pod/payload_volume.h"
@@ -130,8 +129,7 @@ Json MakeNodeStatus(const NodeFacts& facts, const Json& old_status, WallTime now
   Json capacity = {{"cpu", std::to_string(facts.machine.cpus)},
                    {"memory", std::to_string(facts.machine.memory_bytes / 1024) + "Ki"},
                    {"pods", std::to_string(facts.pods_max)},
-                   {"ephemeral-storage",
-                    std::to_string(facts.machine.disk_bytes / 1024) + "Ki"}};
+                   {"ephemeral-storage", std::to_string(facts.machine.disk_bytes / 1024) + "Ki"}};
   for (const auto& [name, amount] : facts.extra_resources) {
     capacity[name] = amount;
   }
@@ -167,8 +165,8 @@ Json MakeNodeStatus(const NodeFacts& facts, const Json& old_status, WallTime now
       {"operatingSystem", "linux"},
       {"architecture", facts.engine.architecture}};
   const bool memory_low = facts.machine.memory_free_bytes < kMemoryPressureBytes;
-  const bool disk_low = facts.machine.disk_bytes > 0 &&
-                        facts.machine.disk_free_bytes * 20 < facts.machine.disk_bytes;
+  const bool disk_low =
+      facts.machine.disk_bytes > 0 && facts.machine.disk_free_bytes * 20 < facts.machine.disk_bytes;
   status["conditions"] = {
       Condition(old_status, "MemoryPressure", memory_low,
                 memory_low ? "KubeletHasInsufficientMemory" : "KubeletHasSufficientMemory",

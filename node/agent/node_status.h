@@ -16,7 +16,7 @@ namespace sublet::node {
 struct MachineFacts {
   int cpus = 1;
   std::int64_t memory_bytes = 0;
-  std::int64_t disk_bytes = 0;        // of the file system that holds the agent's root
+  std::int64_t disk_bytes = 0;  // of the file system that holds the agent's root
   std::int64_t disk_free_bytes = 0;
   std::int64_t memory_free_bytes = 0;  // MemAvailable
   std::string hostname;
@@ -33,7 +33,7 @@ struct NodeFacts {
   std::vector<std::string> addresses;  // InternalIP
   int kubelet_port = 10250;
   int pods_max = 110;
-  std::map<std::string, std::string> labels;   // besides the well-known ones
+  std::map<std::string, std::string> labels;  // besides the well-known ones
   std::map<std::string, std::string> extra_resources;
   std::string pod_net;
   MachineFacts machine;
@@ -47,7 +47,8 @@ kube::Json MakeNode(const NodeFacts& facts);
 // `old_status` gives the transition times and resources that others (device plugins) added.
 kube::Json MakeNodeStatus(const NodeFacts& facts, const kube::Json& old_status, WallTime now);
 
-// The machine's address: of the interface with the default route, else 127.0.0.1's sibling that is up.
+// The machine's address: of the interface with the default route, else 127.0.0.1's sibling that is
+// up.
 std::string FindHostAddress();
 
 }  // namespace sublet::node

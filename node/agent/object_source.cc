@@ -85,9 +85,8 @@ void ApiObjects::Register(const PodPlan& plan) {
       watched.informer = fresh;
       watched.pods.insert(plan.uid);
     }
-    fresh->AddHandler([this, key](const client::ObjectPtr&, const client::ObjectPtr&) {
-      Changed(key);
-    });
+    fresh->AddHandler(
+        [this, key](const client::ObjectPtr&, const client::ObjectPtr&) { Changed(key); });
   }
 }
 
@@ -130,12 +129,12 @@ std::size_t ApiObjects::watches() const {
 
 Result<std::shared_ptr<const Json>> ApiObjects::Get(const Key& key) {
   {
-    // Under the lock, so that the informer cannot be removed meanwhile; the look-up itself is quick.
+    // Under the lock, so that the informer cannot be removed meanwhile; the look-up itself is
+    // quick.
     MutexLock lock(mutex_);
     const auto it = watched_.find(key);
     if (it != watched_.end() && it->second.informer->synced()) {
-      const client::ObjectPtr object =
-          it->second.informer->Get({key.namespace_name, key.name});
+      const client::ObjectPtr object = it->second.informer->Get({key.namespace_name, key.name});
       if (object != nullptr) {
         SUBLET_TRY(Json parsed, object->Parse());
         return std::make_shared<const Json>(std::move(parsed));
@@ -174,10 +173,8 @@ Result<Token> ApiObjects::RequestToken(const TokenRequest& request) {
   if (!request.audience.empty()) {
     spec["audiences"].push_back(request.audience);
   }
-  spec["boundObjectRef"] = {{"apiVersion", "v1"},
-                            {"kind", "Pod"},
-                            {"name", request.pod_name},
-                            {"uid", request.pod_uid}};
+  spec["boundObjectRef"] = {
+      {"apiVersion", "v1"}, {"kind", "Pod"}, {"name", request.pod_name}, {"uid", request.pod_uid}};
   SUBLET_TRY(const Json answer, client_.Create(target, body));
   Token token;
   token.text = FindString(answer, {"status", "token"});

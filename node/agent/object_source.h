@@ -1,7 +1,7 @@
-// ApiObjects: ConfigMaps, Secrets, tokens and claims for the pods of this node, with a node's rights:
-// each ConfigMap and Secret is watched by its name (metadata.name=...), as long as a pod refers to
-// it, and its pods are told when it changes. Beyond kWatchesMax objects are read when needed instead.
-// Source: kubelet configmap/secret managers (watch based); Node authorization.
+// ApiObjects: ConfigMaps, Secrets, tokens and claims for the pods of this node, with a node's
+// rights: each ConfigMap and Secret is watched by its name (metadata.name=...), as long as a pod
+// refers to it, and its pods are told when it changes. Beyond kWatchesMax objects are read when
+// needed instead. Source: kubelet configmap/secret managers (watch based); Node authorization.
 // Threads: any; calls may block for the API server.
 #pragma once
 

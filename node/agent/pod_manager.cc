@@ -178,8 +178,8 @@ void PodManager::Apply(const std::string& uid, const client::ObjectPtr& object) 
   }
   auto parsed = object->Parse();
   if (!parsed.ok()) {
-    log::Error("a pod of this node cannot be read", {{"name", object->key.Text()},
-                                                     {"error", parsed.error()}});
+    log::Error("a pod of this node cannot be read",
+               {{"name", object->key.Text()}, {"error", parsed.error()}});
     return;
   }
   auto plan = ParsePod(std::make_shared<const kube::Json>(std::move(parsed).value()));
@@ -221,8 +221,8 @@ void PodManager::LetGo(const std::string& uid) {
   admission_.Release(uid);
 }
 
-// Counts the pod, or makes it end before anything of it starts. A pod that an earlier agent admitted
-// is counted in any case.
+// Counts the pod, or makes it end before anything of it starts. A pod that an earlier agent
+// admitted is counted in any case.
 void PodManager::Admit(const PodPlan& plan, PodRecord* record) {
   const kube::Json& pod = *plan.object;
   const bool runs = record->sandbox.has_value() || !record->containers.empty();
@@ -302,7 +302,8 @@ void PodManager::Emit(const PodPlan& plan, const std::string& container, bool wa
 }
 
 void PodManager::PublishStatus(std::shared_ptr<const PodPlan> plan, kube::Json status) {
-  if (const auto phase = kube::FindString(status, {"phase"}); phase == "Succeeded" || phase == "Failed") {
+  if (const auto phase = kube::FindString(status, {"phase"});
+      phase == "Succeeded" || phase == "Failed") {
     LetGo(plan->uid);
   }
   statuses_.Put(std::move(plan), std::move(status));

@@ -1,7 +1,7 @@
 // PodManager: one PodWorker per pod that the API server has bound to this node, and for every pod
-// that only the engine still knows (it is ended). Stands between the API server (informer, statuses,
-// Events) and the workers, and answers who runs what for the kubelet API.
-// Threads: "pods" makes, tells and joins workers; AgentPort calls come from the workers.
+// that only the engine still knows (it is ended). Stands between the API server (informer,
+// statuses, Events) and the workers, and answers who runs what for the kubelet API. Threads: "pods"
+// makes, tells and joins workers; AgentPort calls come from the workers.
 #pragma once
 
 #include <functional>
@@ -17,9 +17,9 @@
 #include "client/informer.h"
 #include "node/agent/object_source.h"
 #include "node/agent/status_manager.h"
-#include "node/pod_admission.h"
 #include "node/pod/recover.h"
 #include "node/pod/worker.h"
+#include "node/pod_admission.h"
 
 namespace sublet::node {
 
@@ -44,7 +44,9 @@ class PodManager final : public AgentPort {
   void Stop();  // leaves all containers as they are; idempotent; joins
 
   // False when the pods or the node itself have not been read by `deadline`.
-  bool WaitSynced(Deadline deadline) { return pods_.WaitSynced(deadline) && node_.WaitSynced(deadline); }
+  bool WaitSynced(Deadline deadline) {
+    return pods_.WaitSynced(deadline) && node_.WaitSynced(deadline);
+  }
   void NoteObjectsChanged(const std::string& pod_uid);
 
   // Running or ended pods of this node. Threads: any.
@@ -80,8 +82,8 @@ class PodManager final : public AgentPort {
   PodServices* services_ = nullptr;
   ApiObjects* objects_ = nullptr;
 
-  // What counts on this node. A pod is let go before the API server hears that it is gone or has ended:
-  // the next one may be bound the moment it does.
+  // What counts on this node. A pod is let go before the API server hears that it is gone or has
+  // ended: the next one may be bound the moment it does.
   Mutex admission_mutex_;
   PodAdmission admission_ SUBLET_GUARDED_BY(admission_mutex_);
 

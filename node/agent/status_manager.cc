@@ -156,7 +156,8 @@ Result<void> StatusManager::Send(const PodPlan& plan, const Json* status, bool f
         }
       }
     }
-    auto patched = client_.Patch(PodTarget(plan, "status"), client::PatchType::kStrategicMerge, patch);
+    auto patched =
+        client_.Patch(PodTarget(plan, "status"), client::PatchType::kStrategicMerge, patch);
     if (!patched.ok()) {
       const Status& error = patched.error();
       // Gone, or another pod of the same name: nobody is interested any more.

@@ -126,8 +126,8 @@ class DockerEngine final : public ContainerEngine {
   }
 
   Result<void> Start(const std::string& id) override {
-    return Expect(Call("POST", Path("/containers/" + id + "/start"), {}, kSlowCallTimeout),
-                  "start", {204, 304});
+    return Expect(Call("POST", Path("/containers/" + id + "/start"), {}, kSlowCallTimeout), "start",
+                  {204, 304});
   }
 
   Result<ContainerState> Inspect(const std::string& id) override {
@@ -138,8 +138,8 @@ class DockerEngine final : public ContainerEngine {
   Result<std::vector<ContainerSummary>> List(const std::string& label,
                                              const std::string& value) override {
     const Json filters = {{"label", {label + "=" + value}}};
-    SUBLET_TRY(const Json list, GetJson(Path("/containers/json?all=1&filters=" +
-                                             UrlEncode(kube::Dump(filters)))));
+    SUBLET_TRY(const Json list,
+               GetJson(Path("/containers/json?all=1&filters=" + UrlEncode(kube::Dump(filters)))));
     std::vector<ContainerSummary> out;
     for (const Json& item : list) {
       ContainerSummary summary;
@@ -294,13 +294,13 @@ Result<void> DockerEngine::Remove(const std::string& id) {
   const ReleaseAtEnd release{removals_};
   if (info.kind == EngineKind::kPodman) {
     // Podman refuses to remove a sandbox before its members unless told that they go as well.
-    return Expect(Call("DELETE",
-                       LibpodPath("/containers/" + id + "?force=true&depend=true&timeout=0&v=true"),
-                       {}, kSlowCallTimeout),
-                  "remove", {200, 204, 404});
+    return Expect(
+        Call("DELETE", LibpodPath("/containers/" + id + "?force=true&depend=true&timeout=0&v=true"),
+             {}, kSlowCallTimeout),
+        "remove", {200, 204, 404});
   }
-  auto removed = Call("DELETE", Path("/containers/" + id + "?force=true&v=true"), {},
-                      kSlowCallTimeout);
+  auto removed =
+      Call("DELETE", Path("/containers/" + id + "?force=true&v=true"), {}, kSlowCallTimeout);
   // 409: another removal of it is under way, which is as good.
   return Expect(std::move(removed), "remove", {204, 404, 409});
 }
@@ -320,9 +320,9 @@ Result<void> DockerEngine::UpdateResources(const std::string& id, const Resource
       body["CpuQuota"] = update.cpu_quota_us;
       body["CpuPeriod"] = update.cpu_period_us;
     }
-    return Expect(Call("POST", Path("/containers/" + id + "/update"), kube::Dump(body),
-                       kCallTimeout),
-                  "update", {200});
+    return Expect(
+        Call("POST", Path("/containers/" + id + "/update"), kube::Dump(body), kCallTimeout),
+        "update", {200});
   }
   // Podman 4.3 has no update in its Docker-compatible API.
   if (update.memory_bytes != 0) {
@@ -335,9 +335,9 @@ Result<void> DockerEngine::UpdateResources(const std::string& id, const Resource
     body["cpu"]["quota"] = update.cpu_quota_us;
     body["cpu"]["period"] = update.cpu_period_us;
   }
-  return Expect(Call("POST", LibpodPath("/containers/" + id + "/update"), kube::Dump(body),
-                     kCallTimeout),
-                "update", {200, 201});
+  return Expect(
+      Call("POST", LibpodPath("/containers/" + id + "/update"), kube::Dump(body), kCallTimeout),
+      "update", {200, 201});
 }
 
 bool IsSocket(const std::string& path) {

@@ -72,8 +72,8 @@ class HijackSession final : public StreamSession {
   Result<void> Resize(int columns, int rows) override {
     EngineRequest request;
     request.method = "POST";
-    request.target = target_.resize_path + "?h=" + std::to_string(rows) +
-                     "&w=" + std::to_string(columns);
+    request.target =
+        target_.resize_path + "?h=" + std::to_string(rows) + "&w=" + std::to_string(columns);
     request.deadline = After(kCallTimeout);
     SUBLET_TRY(const EngineResponse response, http_.Call(request));
     return response.code < 300 ? Ok() : Failed(response);

@@ -120,7 +120,8 @@ Json CreateBody(const ContainerSpec& spec, EngineKind kind) {
   SetIf(&host, "PidMode", spec.pid_mode);
   SetIf(&host, "UsernsMode", spec.user_namespace_mode);
   SetIf(&host, "Runtime", spec.runtime);
-  // Docker takes the sandbox's UTS namespace along with its network and refuses the option at start.
+  // Docker takes the sandbox's UTS namespace along with its network and refuses the option at
+  // start.
   if (kind == EngineKind::kPodman || spec.uts_mode == "host") {
     SetIf(&host, "UTSMode", spec.uts_mode);
   }

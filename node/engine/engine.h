@@ -166,8 +166,8 @@ class StreamSession {
 
 struct AttachSpec {
   bool tty = false;
-  // The container's stdin outlives this session: CloseStdin does nothing. (Docker would end the output
-  // of the session with its input, Podman would close the container's stdin for good.)
+  // The container's stdin outlives this session: CloseStdin does nothing. (Docker would end the
+  // output of the session with its input, Podman would close the container's stdin for good.)
   bool keep_stdin = false;
   bool attach_stdin = false;
   bool attach_stdout = true;
@@ -184,8 +184,9 @@ class ContainerEngine {
  public:
   virtual ~ContainerEngine() = default;
 
-  // Which engine this is. Asked once at the first success and then answered from memory. Podman needs
-  // 0.7 s for /version and /info, since it asks dpkg for the packages of its parts; /_ping says enough.
+  // Which engine this is. Asked once at the first success and then answered from memory. Podman
+  // needs 0.7 s for /version and /info, since it asks dpkg for the packages of its parts; /_ping
+  // says enough.
   virtual Result<EngineInfo> Info() = 0;
   // The names of the OCI runtimes it can use (RuntimeClass handlers).
   virtual Result<std::vector<std::string>> ListRuntimes() = 0;

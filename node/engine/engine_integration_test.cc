@@ -202,8 +202,8 @@ TEST_F(EngineTest, ExecTimesOut) {
   ContainerSpec spec;
   spec.name = "sublet-it-exec-timeout";
   spec.argv = {"sleep", "1000"};
-  auto output = RunExec(*engine_, Run(spec), {"sleep", "30"},
-                        After(std::chrono::milliseconds(300)), 4096);
+  auto output =
+      RunExec(*engine_, Run(spec), {"sleep", "30"}, After(std::chrono::milliseconds(300)), 4096);
   ASSERT_FALSE(output.ok());
   EXPECT_TRUE(output.error().Is(Reason::kTimeout));
 }

@@ -103,7 +103,8 @@ TEST(CreateBody, KeepsUtsModeFromDockerAndPinsSwap) {
 }
 
 TEST(ParseContainer, MapsPodmansOwnStatesAndDropsThePidOfTheDead) {
-  kube::Json inspect = {{"Id", "x"}, {"Name", "/n"}, {"State", {{"Status", "stopping"}, {"Pid", 7}}}};
+  kube::Json inspect = {
+      {"Id", "x"}, {"Name", "/n"}, {"State", {{"Status", "stopping"}, {"Pid", 7}}}};
   EXPECT_EQ(ParseContainer(inspect).phase, ContainerState::Phase::kRunning);
   EXPECT_EQ(ParseContainer(inspect).pid, 7);
   inspect["State"] = {{"Status", "stopped"}, {"Pid", 7}, {"ExitCode", 3}};

@@ -124,8 +124,8 @@ std::string BuildImageArchive(const ImageRecipe& recipe) {
 #else
   const char* architecture = "amd64";
 #endif
-  Json config = {{"architecture", architecture}, {"os", "linux"},
-                 {"created", "2026-01-01T00:00:00Z"}};
+  Json config = {
+      {"architecture", architecture}, {"os", "linux"}, {"created", "2026-01-01T00:00:00Z"}};
   Json& process = config["config"];
   process = Json::object();
   process["Env"] = recipe.env;

@@ -54,7 +54,9 @@ Json Mounts(const ContainerSpec& spec) {
                     {"options", std::move(options)}});
   }
   for (const auto& [target, options] : spec.tmpfs) {
-    list.push_back({{"type", "tmpfs"}, {"source", "tmpfs"}, {"destination", target},
+    list.push_back({{"type", "tmpfs"},
+                    {"source", "tmpfs"},
+                    {"destination", target},
                     {"options", Json::array({options})}});
   }
   return list;
@@ -109,8 +111,7 @@ Json LibpodCreateBody(const ContainerSpec& spec) {
         {{"path", device.host_path + ":" + device.container_path + ":" + device.permissions}});
   }
   body["devices"] = std::move(devices);
-  body["log_configuration"] = {{"driver", "k8s-file"}, {"path", spec.log_path},
-                               {"size", 10 << 20}};
+  body["log_configuration"] = {{"driver", "k8s-file"}, {"path", spec.log_path}, {"size", 10 << 20}};
   if (!spec.runtime.empty()) {
     body["oci_runtime"] = spec.runtime;
   }

@@ -33,8 +33,8 @@ int PollTimeout(Deadline deadline) {
   if (deadline == Deadline::max()) {
     return -1;
   }
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline -
-                                                                 std::chrono::steady_clock::now());
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
   return static_cast<int>(std::clamp<long long>(left.count(), 0, 1 << 30));
 }
 
@@ -267,8 +267,8 @@ Result<void> SendFile(Connection& connection, int file, Deadline deadline) {
     if (n == 0) {
       return {};
     }
-    SUBLET_RETURN_IF_ERROR(connection.WriteAll(
-        std::string_view(chunk.data(), static_cast<std::size_t>(n)), deadline));
+    SUBLET_RETURN_IF_ERROR(
+        connection.WriteAll(std::string_view(chunk.data(), static_cast<std::size_t>(n)), deadline));
   }
 }
 
@@ -435,8 +435,7 @@ Result<std::unique_ptr<EngineStream>> UnixHttp::OpenStream(const EngineRequest& 
     SUBLET_TRY(head->body, ReadBody(std::move(connection), *head, request.deadline));
     return std::unique_ptr<EngineStream>();
   }
-  return std::unique_ptr<EngineStream>(
-      std::make_unique<BodyStream>(std::move(connection), *head));
+  return std::unique_ptr<EngineStream>(std::make_unique<BodyStream>(std::move(connection), *head));
 }
 
 Result<std::unique_ptr<Hijack>> UnixHttp::OpenHijack(const EngineRequest& request,

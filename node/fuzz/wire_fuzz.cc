@@ -1,6 +1,6 @@
-// Bytes from outside the node agent: the first byte picks the parser. Clients of the kubelet API send
-// HTTP, WebSocket and SPDY; containers write logs and answer probes; the engine streams frames; other
-// programs leave CDI specifications.
+// Bytes from outside the node agent: the first byte picks the parser. Clients of the kubelet API
+// send HTTP, WebSocket and SPDY; containers write logs and answer probes; the engine streams
+// frames; other programs leave CDI specifications.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -84,18 +84,14 @@ void Run(std::uint8_t which, std::string_view bytes) {
       static_cast<void>(ParseEngineInfo(bytes));
       static_cast<void>(ParseEngineTime(bytes));
       break;
-    case 6:
-      static_cast<void>(ParseLogLine(bytes).has_value());
-      break;
+    case 6: static_cast<void>(ParseLogLine(bytes).has_value()); break;
     case 7: {
       GrpcHealthReader reader;
       static_cast<void>(reader.Feed(first, &out).ok());
       static_cast<void>(reader.Feed(second, &out).ok());
       break;
     }
-    case 8:
-      static_cast<void>(ParseCdiSpec(bytes, false).ok());
-      break;
+    case 8: static_cast<void>(ParseCdiSpec(bytes, false).ok()); break;
     case 9: {
       ResizeParser parser;
       parser.Feed(bytes, [](int, int) {});
@@ -113,8 +109,7 @@ void Run(std::uint8_t which, std::string_view bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size > 0) {
-    sublet::node::Run(data[0],
-                      std::string_view(reinterpret_cast<const char*>(data + 1), size - 1));
+    sublet::node::Run(data[0], std::string_view(reinterpret_cast<const char*>(data + 1), size - 1));
   }
   return 0;
 }

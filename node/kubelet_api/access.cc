@@ -38,9 +38,9 @@ std::string SubresourceOf(const KubeletRequest& request) {
 }
 
 std::string VerbOf(const KubeletRequest& request) {
-  return request.method == "POST"    ? "create"
-         : request.method == "PUT"   ? "update"
-         : request.method == "PATCH" ? "patch"
+  return request.method == "POST"     ? "create"
+         : request.method == "PUT"    ? "update"
+         : request.method == "PATCH"  ? "patch"
          : request.method == "DELETE" ? "delete"
                                       : "get";
 }
@@ -116,9 +116,9 @@ Result<bool> Access::IsAllowed(const AccessUser& user, const std::string& verb,
                            {"resource", "nodes"},
                            {"subresource", subresource},
                            {"name", node_name_}}}}}};
-  SUBLET_TRY(const Json answer,
-             client_.Create({{"authorization.k8s.io", "v1", "subjectaccessreviews"}, "", "", ""},
-                            review));
+  SUBLET_TRY(
+      const Json answer,
+      client_.Create({{"authorization.k8s.io", "v1", "subjectaccessreviews"}, "", "", ""}, review));
   const bool allowed = FindBool(answer, {"status", "allowed"});
   MutexLock lock(mutex_);
   if (decisions_.size() >= kKeptMax) {
@@ -143,7 +143,8 @@ Result<AccessUser> Access::Check(const PeerIdentity& peer, const KubeletRequest&
   }
   if (!allowed) {
     return Status(Reason::kForbidden, "Forbidden (user=" + user.name + ", verb=" + verb +
-                                          ", resource=nodes, subresource(s)=[" + subresource + "])");
+                                          ", resource=nodes, subresource(s)=[" + subresource +
+                                          "])");
   }
   return user;
 }

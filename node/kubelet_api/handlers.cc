@@ -192,8 +192,8 @@ void KubeletServer::ServeLogs(Connection& connection, const KubeletRequest& requ
     return;
   }
   if (pod->plan->Find(name) == nullptr) {
-    connection.Answer(404, kText, "container \"" + name + "\" not found in pod \"" + parts[2] + "\"",
-                      true);
+    connection.Answer(404, kText,
+                      "container \"" + name + "\" not found in pod \"" + parts[2] + "\"", true);
     return;
   }
   const ContainerRecord* record = pod->record.Find(name);
@@ -202,10 +202,10 @@ void KubeletServer::ServeLogs(Connection& connection, const KubeletRequest& requ
   if (record != nullptr && previous) {
     run = LastEnded(*pod, *record, name);
     if (run == nullptr) {
-      connection.Answer(400, kText,
-                        "previous terminated container \"" + name + "\" in pod \"" + parts[2] +
-                            "\" not found",
-                        true);
+      connection.Answer(
+          400, kText,
+          "previous terminated container \"" + name + "\" in pod \"" + parts[2] + "\" not found",
+          true);
       return;
     }
   } else if (record != nullptr && record->current) {
@@ -218,10 +218,9 @@ void KubeletServer::ServeLogs(Connection& connection, const KubeletRequest& requ
     } else if (!IsInitialized(*pod->plan, pod->record)) {
       why = "PodInitializing";
     }
-    connection.Answer(400, kText,
-                      "container \"" + name + "\" in pod \"" + parts[2] +
-                          "\" is waiting to start: " + why,
-                      true);
+    connection.Answer(
+        400, kText,
+        "container \"" + name + "\" in pod \"" + parts[2] + "\" is waiting to start: " + why, true);
     return;
   }
   const std::string id = run->id;
@@ -237,9 +236,9 @@ void KubeletServer::ServeLogs(Connection& connection, const KubeletRequest& requ
     if (options->follow) {
       watcher = std::make_unique<GoneWatcher>(*connection.tls, connection.cancel);
     }
-    read = ReadLog(run->log_path, *options,
-                   [&](std::string_view text) { return response.Write(text); }, ended,
-                   &connection.cancel);
+    read = ReadLog(
+        run->log_path, *options, [&](std::string_view text) { return response.Write(text); }, ended,
+        &connection.cancel);
   }
   if (!read.ok()) {
     response.Write("failed to read the log: " + read.error().message() + "\n");

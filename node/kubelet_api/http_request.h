@@ -14,7 +14,7 @@ namespace sublet::node {
 
 struct KubeletRequest {
   std::string method;
-  std::string path;  // decoded, without the query
+  std::string path;                                          // decoded, without the query
   std::vector<std::pair<std::string, std::string>> query;    // decoded, in order
   std::vector<std::pair<std::string, std::string>> headers;  // names lower-cased
   bool keep_alive = true;
@@ -38,7 +38,8 @@ std::string UrlDecode(std::string_view text, bool plus_is_space);
 std::vector<std::string> SplitList(std::string_view value);
 
 // A whole answer. `close` adds "Connection: close".
-std::string MakeResponse(int code, std::string_view content_type, std::string_view body, bool close);
+std::string MakeResponse(int code, std::string_view content_type, std::string_view body,
+                         bool close);
 std::string_view ReasonPhrase(int code);
 
 // A chunked body being written.

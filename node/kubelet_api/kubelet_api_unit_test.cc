@@ -28,9 +28,9 @@ TEST(RequestHead, DecodesPathQueryAndFlags) {
   EXPECT_TRUE(request->Flag("input"));
   EXPECT_FALSE(request->Flag("tty"));
   EXPECT_EQ(request->Header("x-y"), "z");
-  for (const char* bad : {"GET", "GET / HTTP/2", "GET x HTTP/1.1", "GET / HTTP/1.1\r\nNoColon",
-                          "GET / HTTP/1.1\r\nContent-Length: -1",
-                          "GET / HTTP/1.1\r\nTransfer-Encoding: chunked"}) {
+  for (const char* bad :
+       {"GET", "GET / HTTP/2", "GET x HTTP/1.1", "GET / HTTP/1.1\r\nNoColon",
+        "GET / HTTP/1.1\r\nContent-Length: -1", "GET / HTTP/1.1\r\nTransfer-Encoding: chunked"}) {
     EXPECT_FALSE(ParseRequestHead(bad).ok()) << bad;
   }
 }

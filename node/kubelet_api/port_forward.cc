@@ -116,8 +116,8 @@ class Forwards {
   void Forward(const Pair& pair) {
     const std::string text = pair.data->Header("port");
     const int port = ParsePort(text);
-    auto socket = port == 0 ? Result<int>(BadRequest("\"" + text + "\" is not a port"))
-                            : connect_(port);
+    auto socket =
+        port == 0 ? Result<int>(BadRequest("\"" + text + "\" is not a port")) : connect_(port);
     if (!socket.ok()) {
       pair.error->Write("error forwarding port " + text + ": " + socket.error().message());
       pair.error->Close();

@@ -175,13 +175,11 @@ std::optional<WebSocketProtocol> ChooseProtocol(std::string_view offered) {
   if (list.empty()) {
     return WebSocketProtocol{"", 1, false};
   }
-  static const WebSocketProtocol kKnown[] = {{"v5.channel.k8s.io", 5, false},
-                                             {"v4.channel.k8s.io", 4, false},
-                                             {"v3.channel.k8s.io", 3, false},
-                                             {"v2.channel.k8s.io", 2, false},
-                                             {"channel.k8s.io", 1, false},
-                                             {"v4.base64.channel.k8s.io", 4, true},
-                                             {"base64.channel.k8s.io", 1, true}};
+  static const WebSocketProtocol kKnown[] = {
+      {"v5.channel.k8s.io", 5, false},   {"v4.channel.k8s.io", 4, false},
+      {"v3.channel.k8s.io", 3, false},   {"v2.channel.k8s.io", 2, false},
+      {"channel.k8s.io", 1, false},      {"v4.base64.channel.k8s.io", 4, true},
+      {"base64.channel.k8s.io", 1, true}};
   for (const WebSocketProtocol& known : kKnown) {
     if (std::find(list.begin(), list.end(), known.name) != list.end()) {
       return known;
@@ -223,7 +221,8 @@ class WebSocketClient final : public ClientSide {
   // Says goodbye and cuts the connection when the client does not answer.
   void Close() override {
     static_cast<void>(
-        connection_.Write(MakeWebSocketFrame(WebSocketOp::kClose, std::string("\x03\xe8", 2))).ok());
+        connection_.Write(MakeWebSocketFrame(WebSocketOp::kClose, std::string("\x03\xe8", 2)))
+            .ok());
     MutexLock lock(mutex_);
     const Deadline deadline = After(kCloseWithin);
     while (!client_gone_ && std::chrono::steady_clock::now() < deadline) {
@@ -261,8 +260,8 @@ class WebSocketClient final : public ClientSide {
       payload += data;
     }
     return connection_
-        .Write(MakeWebSocketFrame(
-            protocol_.base64 ? WebSocketOp::kText : WebSocketOp::kBinary, payload))
+        .Write(MakeWebSocketFrame(protocol_.base64 ? WebSocketOp::kText : WebSocketOp::kBinary,
+                                  payload))
         .ok();
   }
 
@@ -497,8 +496,9 @@ RemoteCommandOptions ParseRemoteCommandOptions(const KubeletRequest& request) {
   return options;
 }
 
-Result<void> ServeRemoteCommand(Duplex& connection, const KubeletRequest& request, std::string early,
-                                const RemoteCommandOptions& options, const OpenSession& open) {
+Result<void> ServeRemoteCommand(Duplex& connection, const KubeletRequest& request,
+                                std::string early, const RemoteCommandOptions& options,
+                                const OpenSession& open) {
   if (IsWebSocketUpgrade(request)) {
     return ServeWebSocket(connection, request, std::move(early), options, open);
   }
@@ -508,7 +508,8 @@ Result<void> ServeRemoteCommand(Duplex& connection, const KubeletRequest& reques
       }) != upgrade.end()) {
     return ServeSpdy(connection, request, std::move(early), options, open);
   }
-  return BadRequest("you must specify at least 1 of stdin, stdout, stderr and upgrade the connection");
+  return BadRequest(
+      "you must specify at least 1 of stdin, stdout, stderr and upgrade the connection");
 }
 
 std::string MakeExitStatus(int code) {
@@ -516,12 +517,12 @@ std::string MakeExitStatus(int code) {
     return R"({"metadata":{},"status":"Success"})";
   }
   const std::string number = std::to_string(code);
-  return kube::Dump(Json{
-      {"metadata", Json::object()},
-      {"status", "Failure"},
-      {"message", "command terminated with non-zero exit code: exit status " + number},
-      {"reason", "NonZeroExitCode"},
-      {"details", {{"causes", {{{"reason", "ExitCode"}, {"message", number}}}}}}});
+  return kube::Dump(
+      Json{{"metadata", Json::object()},
+           {"status", "Failure"},
+           {"message", "command terminated with non-zero exit code: exit status " + number},
+           {"reason", "NonZeroExitCode"},
+           {"details", {{"causes", {{{"reason", "ExitCode"}, {"message", number}}}}}}});
 }
 
 std::string MakeErrorStatus(const Status& error) {

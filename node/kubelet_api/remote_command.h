@@ -4,9 +4,9 @@
 //   "exec-stdin"          stdin pipe -> engine
 //   "exec-output"         engine -> client; at the end the status, then the close
 //
-// Bounds: 1 MiB of stdin waits for the process; then the client's connection is not read.
-// Source: kubelet server/remotecommand; k8s.io/kubernetes remotecommand websocket and SPDY protocols
-// v1-v5. Threads: Serve is called on the connection's thread and returns when all is over.
+// Bounds: 1 MiB of stdin waits for the process; then the client's connection is not read. Source:
+// kubelet server/remotecommand; k8s.io/kubernetes remotecommand websocket and SPDY protocols v1-v5.
+// Threads: Serve is called on the connection's thread and returns when all is over.
 #pragma once
 
 #include <functional>
@@ -32,8 +32,9 @@ using OpenSession = std::function<Result<std::unique_ptr<StreamSession>>()>;
 
 // Answers the upgrade request and serves it. `early` are bytes read behind the head. Errors:
 // BadRequest (no upgrade, no protocol in common): nothing was sent then.
-Result<void> ServeRemoteCommand(Duplex& connection, const KubeletRequest& request, std::string early,
-                                const RemoteCommandOptions& options, const OpenSession& open);
+Result<void> ServeRemoteCommand(Duplex& connection, const KubeletRequest& request,
+                                std::string early, const RemoteCommandOptions& options,
+                                const OpenSession& open);
 
 // The Status that ends an exec. `code` 0 is success.
 std::string MakeExitStatus(int code);

@@ -36,8 +36,8 @@ KubeletServer::KubeletServer(KubeletServerOptions options, PodManager& pods,
 KubeletServer::~KubeletServer() { Stop(); }
 
 Result<void> KubeletServer::Start() {
-  SUBLET_TRY(tls_, TlsContext::Make(options_.certificate_pem, options_.key_pem,
-                                    options_.client_ca_pem));
+  SUBLET_TRY(tls_,
+             TlsContext::Make(options_.certificate_pem, options_.key_pem, options_.client_ca_pem));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(options_.port));

@@ -1,11 +1,9 @@
-// KubeletServer: the kubelet's HTTPS API for the pods of this node: logs, exec, attach, port-forward,
-// pods, stats and metrics. This is the one place in Sublet where SPDY and WebSocket streams are
-// taken apart.
-// Threads: "kubelet-api" accepts; each connection has a thread ("kubelet-conn") that reads requests
-// one after the other, and streams add their own (remote_command.h, port_forward.h).
-// Bounds: kConnectionsMax connections (more are closed), 64 KiB of request head, an idle connection
-// is closed after 90 s.
-// Source: kubelet server/server.go.
+// KubeletServer: the kubelet's HTTPS API for the pods of this node: logs, exec, attach,
+// port-forward, pods, stats and metrics. This is the one place in Sublet where SPDY and WebSocket
+// streams are taken apart. Threads: "kubelet-api" accepts; each connection has a thread
+// ("kubelet-conn") that reads requests one after the other, and streams add their own
+// (remote_command.h, port_forward.h). Bounds: kConnectionsMax connections (more are closed), 64 KiB
+// of request head, an idle connection is closed after 90 s. Source: kubelet server/server.go.
 #pragma once
 
 #include <atomic>

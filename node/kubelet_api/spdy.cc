@@ -41,8 +41,8 @@ std::string Control(int type, int flags, std::string_view payload) {
   std::string out("\x80\x03", 2);
   out += static_cast<char>(0);
   out += static_cast<char>(type);
-  PutWord(&out, static_cast<std::uint32_t>(flags) << 24 |
-                    static_cast<std::uint32_t>(payload.size()));
+  PutWord(&out,
+          static_cast<std::uint32_t>(flags) << 24 | static_cast<std::uint32_t>(payload.size()));
   out += payload;
   return out;
 }
@@ -153,9 +153,12 @@ Result<std::optional<SpdyFrame>> SpdyReader::Next() {
   }
   const int type = static_cast<int>(first & 0xffff);
   static constexpr std::pair<int, SpdyFrame::Kind> kKinds[] = {
-      {kSynStreamType, SpdyFrame::Kind::kSynStream}, {kSynReplyType, SpdyFrame::Kind::kSynReply},
-      {kResetType, SpdyFrame::Kind::kReset},         {kSettingsType, SpdyFrame::Kind::kSettings},
-      {kPingType, SpdyFrame::Kind::kPing},           {kGoAwayType, SpdyFrame::Kind::kGoAway},
+      {kSynStreamType, SpdyFrame::Kind::kSynStream},
+      {kSynReplyType, SpdyFrame::Kind::kSynReply},
+      {kResetType, SpdyFrame::Kind::kReset},
+      {kSettingsType, SpdyFrame::Kind::kSettings},
+      {kPingType, SpdyFrame::Kind::kPing},
+      {kGoAwayType, SpdyFrame::Kind::kGoAway},
       {kHeadersType, SpdyFrame::Kind::kHeaders},
       {kWindowUpdateType, SpdyFrame::Kind::kWindowUpdate}};
   for (const auto& [number, kind] : kKinds) {
@@ -167,8 +170,8 @@ Result<std::optional<SpdyFrame>> SpdyReader::Next() {
   if (payload.size() < 4) {
     return BadRequest("SPDY control frame too short");
   }
-  frame.stream = frame.kind == SpdyFrame::Kind::kPing ? Word(payload, 0)
-                                                      : Word(payload, 0) & 0x7fffffff;
+  frame.stream =
+      frame.kind == SpdyFrame::Kind::kPing ? Word(payload, 0) : Word(payload, 0) & 0x7fffffff;
   const std::size_t head = frame.kind == SpdyFrame::Kind::kSynStream ? 10 : 4;
   const bool has_headers = frame.kind == SpdyFrame::Kind::kSynStream ||
                            frame.kind == SpdyFrame::Kind::kSynReply ||
@@ -185,9 +188,9 @@ Result<std::optional<SpdyFrame>> SpdyReader::Next() {
 
 SpdyWriter::SpdyWriter() : deflate_(std::make_unique<z_stream_s>()) {
   SUBLET_CHECK(::deflateInit(deflate_.get(), Z_BEST_SPEED) == Z_OK);
-  SUBLET_CHECK(::deflateSetDictionary(
-                   deflate_.get(), reinterpret_cast<const Bytef*>(SpdyDictionary().data()),
-                   static_cast<uInt>(SpdyDictionary().size())) == Z_OK);
+  SUBLET_CHECK(::deflateSetDictionary(deflate_.get(),
+                                      reinterpret_cast<const Bytef*>(SpdyDictionary().data()),
+                                      static_cast<uInt>(SpdyDictionary().size())) == Z_OK);
 }
 SpdyWriter::~SpdyWriter() { ::deflateEnd(deflate_.get()); }
 

@@ -1,7 +1,7 @@
 // SPDY/3.1 on the server's side, as kubectl's exec, attach and port-forward (and upstream's API
-// server) speak it: streams opened by the client, headers compressed with the protocol's dictionary.
-// Flow control windows are not enforced in either direction, as in moby/spdystream, which is what is
-// at the other end; TCP's own back-pressure holds instead.
+// server) speak it: streams opened by the client, headers compressed with the protocol's
+// dictionary. Flow control windows are not enforced in either direction, as in moby/spdystream,
+// which is what is at the other end; TCP's own back-pressure holds instead.
 //
 //   SpdyReader   bytes -> frames (pure; fuzzed)
 //   SpdySession  reads a Duplex, hands out streams, answers pings
@@ -128,8 +128,8 @@ class SpdyStream {
   Mutex mutex_;
   CondVar changed_;
   std::string queue_ SUBLET_GUARDED_BY(mutex_);
-  bool fin_ SUBLET_GUARDED_BY(mutex_) = false;   // the client has ended its side
-  bool dead_ SUBLET_GUARDED_BY(mutex_) = false;  // reset, or the session is over
+  bool fin_ SUBLET_GUARDED_BY(mutex_) = false;     // the client has ended its side
+  bool dead_ SUBLET_GUARDED_BY(mutex_) = false;    // reset, or the session is over
   bool closed_ SUBLET_GUARDED_BY(mutex_) = false;  // our side
 };
 

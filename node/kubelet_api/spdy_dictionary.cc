@@ -4,6 +4,7 @@ namespace sublet::node {
 namespace {
 
 // Each with its length in four bytes before it.
+// clang-format off
 constexpr const char* kWords[] = {
     "options", "head", "post", "put", "delete", "trace", "accept", "accept-charset",
     "accept-encoding", "accept-language", "accept-ranges", "age", "allow", "authorization",
@@ -15,6 +16,7 @@ constexpr const char* kWords[] = {
     "trailer", "transfer-encoding", "upgrade", "user-agent", "vary", "via", "warning",
     "www-authenticate", "method", "get", "status", "200 OK", "version", "HTTP/1.1", "url", "public",
     "set-cookie", "keep-alive", "origin"};
+// clang-format on
 
 // Without lengths.
 constexpr const char* kTail =

@@ -145,8 +145,7 @@ void SpdySession::Handle(SpdyFrame frame, const OnStream& on_stream) {
         Send(SpdyWriter::Ping(frame.stream));
       }
       break;
-    default:
-      break;
+    default: break;
   }
 }
 

@@ -193,12 +193,12 @@ Json MakeSummary(const std::string& node_name, const Snapshots& pods, const PodN
                  {"memory", MemoryStats(total, time)}};
     if (!pod->plan->host_network) {
       const LinkUsage link = ReadLink(network.VethName(pod->plan->uid));
-      item["network"] = {{"time", time},
-                         {"name", "eth0"},
-                         {"rxBytes", link.received},
-                         {"txBytes", link.sent},
-                         {"interfaces",
-                          {{{"name", "eth0"}, {"rxBytes", link.received}, {"txBytes", link.sent}}}}};
+      item["network"] = {
+          {"time", time},
+          {"name", "eth0"},
+          {"rxBytes", link.received},
+          {"txBytes", link.sent},
+          {"interfaces", {{{"name", "eth0"}, {"rxBytes", link.received}, {"txBytes", link.sent}}}}};
     }
     list.push_back(std::move(item));
   }
@@ -264,7 +264,8 @@ std::string MakeCadvisorMetrics(const Snapshots& pods) {
     for (const Running& running : RunningOf(*pod)) {
       const ContainerUsage usage = ReadUsage(running.run->pid);
       const std::string labels = Labels(*pod, running.name);
-      out += "container_memory_usage_bytes" + labels + " " + std::to_string(usage.memory_bytes) + "\n";
+      out +=
+          "container_memory_usage_bytes" + labels + " " + std::to_string(usage.memory_bytes) + "\n";
       rss += "container_memory_rss" + labels + " " + std::to_string(usage.rss_bytes) + "\n";
     }
   }
@@ -285,8 +286,7 @@ std::string MakeAgentMetrics(const Snapshots& pods, const std::string& node_name
   }
   std::string out = "# TYPE kubelet_node_name gauge\nkubelet_node_name{node=\"" + node_name +
                     "\"} 1\n# TYPE kubelet_running_pods gauge\nkubelet_running_pods " +
-                    std::to_string(running_pods) +
-                    "\n# TYPE kubelet_running_containers gauge\n";
+                    std::to_string(running_pods) + "\n# TYPE kubelet_running_containers gauge\n";
   for (const auto& [state, count] : states) {
     out += "kubelet_running_containers{container_state=\"" + state + "\"} " +
            std::to_string(count) + "\n";

@@ -72,8 +72,8 @@ int PollTimeout(Deadline deadline) {
   if (deadline == Deadline::max()) {
     return -1;
   }
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline -
-                                                                 std::chrono::steady_clock::now());
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
   return static_cast<int>(std::clamp<long long>(left.count(), 0, 1 << 30));
 }
 
@@ -193,7 +193,8 @@ Result<void> TlsConnection::Write(std::string_view data) {
     {
       MutexLock lock(mutex_);
       ERR_clear_error();
-      n = SSL_write(ssl_, data.data(), static_cast<int>(std::min<std::size_t>(data.size(), 1 << 16)));
+      n = SSL_write(ssl_, data.data(),
+                    static_cast<int>(std::min<std::size_t>(data.size(), 1 << 16)));
       error = n > 0 ? 0 : SSL_get_error(ssl_, n);
     }
     if (n > 0) {
@@ -232,7 +233,8 @@ Result<SelfSigned> MakeSelfSigned(const std::string& common_name,
   X509_set_pubkey(certificate.get(), key.get());
   X509_NAME* subject = X509_get_subject_name(certificate.get());
   X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_UTF8,
-                             reinterpret_cast<const unsigned char*>(common_name.c_str()), -1, -1, 0);
+                             reinterpret_cast<const unsigned char*>(common_name.c_str()), -1, -1,
+                             0);
   X509_set_issuer_name(certificate.get(), subject);
   std::string alternatives;
   for (const std::string& name : names) {

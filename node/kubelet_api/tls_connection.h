@@ -1,5 +1,5 @@
-// TLS on the server's side: the context (own certificate, authority of clients) and a connection that
-// one thread reads while another writes. Used by server.cc. Source: OpenSSL 3.
+// TLS on the server's side: the context (own certificate, authority of clients) and a connection
+// that one thread reads while another writes. Used by server.cc. Source: OpenSSL 3.
 #pragma once
 
 #include <memory>
@@ -62,7 +62,8 @@ class TlsConnection final : public Duplex {
   ssl_st* ssl_ SUBLET_GUARDED_BY(mutex_);
 };
 
-// A key and a self-signed certificate for `names` (IP addresses and host names), good for ten years.
+// A key and a self-signed certificate for `names` (IP addresses and host names), good for ten
+// years.
 struct SelfSigned {
   std::string certificate_pem;
   std::string key_pem;

@@ -31,8 +31,8 @@ bool IsWebSocketUpgrade(const KubeletRequest& request) {
 }
 
 std::string MakeWebSocketAccept(const KubeletRequest& request, std::string_view protocol) {
-  const std::string text = std::string(request.Header("sec-websocket-key")) +
-                           "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+  const std::string text =
+      std::string(request.Header("sec-websocket-key")) + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned int size = 0;
   EVP_Digest(text.data(), text.size(), digest, &size, EVP_sha1(), nullptr);
@@ -129,7 +129,8 @@ Result<std::optional<WebSocketMessage>> WebSocketReader::Next() {
   }
 }
 
-void ReadWebSocketMessages(Duplex& connection, std::string_view early, std::size_t message_bytes_max,
+void ReadWebSocketMessages(Duplex& connection, std::string_view early,
+                           std::size_t message_bytes_max,
                            const std::function<void(const std::string& payload)>& take) {
   WebSocketReader reader(message_bytes_max);
   reader.Feed(early);

@@ -38,8 +38,8 @@ class WebSocketReader {
  public:
   explicit WebSocketReader(std::size_t message_bytes_max) : bytes_max_(message_bytes_max) {}
   void Feed(std::string_view bytes) { buffer_.append(bytes); }
-  // The next message (fragments put together; pings, pongs and closes between them come at once), or
-  // nullopt when more bytes are needed. Errors: BadRequest (protocol broken),
+  // The next message (fragments put together; pings, pongs and closes between them come at once),
+  // or nullopt when more bytes are needed. Errors: BadRequest (protocol broken),
   // RequestEntityTooLarge.
   Result<std::optional<WebSocketMessage>> Next();
 
@@ -51,9 +51,10 @@ class WebSocketReader {
 };
 
 // Reads messages until the peer closes, breaks the protocol or is quiet for four hours: pings are
-// answered, `take` gets the payload of every other message that has one. `early` are bytes that were read
-// behind the request's head.
-void ReadWebSocketMessages(Duplex& connection, std::string_view early, std::size_t message_bytes_max,
+// answered, `take` gets the payload of every other message that has one. `early` are bytes that
+// were read behind the request's head.
+void ReadWebSocketMessages(Duplex& connection, std::string_view early,
+                           std::size_t message_bytes_max,
                            const std::function<void(const std::string& payload)>& take);
 
 // A Duplex whose bytes travel in binary messages (the SPDY tunnel of port-forward). Answers pings.

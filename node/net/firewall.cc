@@ -144,10 +144,9 @@ Result<void> PassForwardPolicy(const std::string& veth_prefix, bool wanted) {
     if (needed == present || (wanted && !needed)) {
       continue;
     }
-    SUBLET_TRY(const ProgramOutput done,
-               RunTool({"iptables", "-w", needed ? "-I" : "-D", "FORWARD", direction, link, "-j",
-                        "ACCEPT"},
-                       ""));
+    SUBLET_TRY(const ProgramOutput done, RunTool({"iptables", "-w", needed ? "-I" : "-D", "FORWARD",
+                                                  direction, link, "-j", "ACCEPT"},
+                                                 ""));
     if (done.status != 0) {
       return InternalError("iptables: " + done.text.substr(0, 512));
     }

@@ -15,8 +15,8 @@ Result<void> LoadRules(std::string_view script);
 // Removes the table; absent is no error.
 Result<void> RemoveRules(const std::string& table);
 
-// Docker sets the policy of FORWARD to DROP; our links are let through there. Does nothing where the
-// policy is ACCEPT or iptables is not installed. `wanted` false takes the rules out.
+// Docker sets the policy of FORWARD to DROP; our links are let through there. Does nothing where
+// the policy is ACCEPT or iptables is not installed. `wanted` false takes the rules out.
 Result<void> PassForwardPolicy(const std::string& veth_prefix, bool wanted);
 
 // Runs a program with `input` on its standard input. Returns its exit status and output (both

@@ -52,12 +52,11 @@ class RulesTest : public testing::Test {
     input_.pod_net = *ParseIpv4Net("10.244.0.0/24");
     input_.service_net = *ParseIpv4Net("10.96.0.0/16");
     input_.gateway = *ParseIpv4("10.244.0.1");
-    input_.namespaces = {{"a", {{"team", "a"}}}, {"b", {{"team", "b"}}},
+    input_.namespaces = {{"a", {{"team", "a"}}},
+                         {"b", {{"team", "b"}}},
                          {"kube-system", {{"kubernetes.io/metadata.name", "kube-system"}}}};
   }
-  void Service(const std::string& yaml) {
-    input_.services.push_back(From(ParseService, yaml));
-  }
+  void Service(const std::string& yaml) { input_.services.push_back(From(ParseService, yaml)); }
   void Slice(const std::string& yaml) { input_.slices.push_back(From(ParseSlice, yaml)); }
   void Pod(const std::string& ns, const std::string& name, const std::string& ip,
            const std::string& app) {
@@ -65,14 +64,16 @@ class RulesTest : public testing::Test {
                                                  ", labels: {app: " + app +
                                                  "}}, spec: {nodeName: n1, containers: [{ports: "
                                                  "[{name: http, containerPort: 8080}]}]}, status: "
-                                                 "{phase: Running, podIP: " + ip + "}}"));
+                                                 "{phase: Running, podIP: " +
+                                                 ip + "}}"));
   }
   bool Has(const std::string& part) { return MakeRules(input_).find(part) != std::string::npos; }
 
   RulesInput input_;
 };
 
-constexpr const char* kService = R"({metadata: {namespace: a, name: web}, spec: {clusterIP: 10.96.0.10,
+constexpr const char* kService =
+    R"({metadata: {namespace: a, name: web}, spec: {clusterIP: 10.96.0.10,
   ports: [{name: http, port: 80, protocol: TCP, nodePort: 30080}]}})";
 
 TEST_F(RulesTest, ServicesBalanceOverReadyEndpoints) {
@@ -90,7 +91,9 @@ TEST_F(RulesTest, ServicesBalanceOverReadyEndpoints) {
 
 TEST_F(RulesTest, WithoutReadyOnesEndingEndpointsServeAndNoneRefuses) {
   Service(kService);
-  EXPECT_TRUE(Has("set refused { type ipv4_addr . inet_proto . inet_service; elements = { 10.96.0.10 . tcp . 80 }"));
+  EXPECT_TRUE(
+      Has("set refused { type ipv4_addr . inet_proto . inet_service; elements = { 10.96.0.10 . tcp "
+          ". 80 }"));
   EXPECT_TRUE(Has("elements = { tcp . 30080 }"));
   Slice(R"({metadata: {namespace: a, labels: {kubernetes.io/service-name: web}}, addressType: IPv4,
     ports: [{name: http, port: 8080}],
@@ -99,7 +102,8 @@ TEST_F(RulesTest, WithoutReadyOnesEndingEndpointsServeAndNoneRefuses) {
 }
 
 TEST_F(RulesTest, LocalTrafficPolicyKeepsToThisNode) {
-  Service(R"({metadata: {namespace: a, name: web}, spec: {clusterIP: 10.96.0.10, internalTrafficPolicy: Local,
+  Service(
+      R"({metadata: {namespace: a, name: web}, spec: {clusterIP: 10.96.0.10, internalTrafficPolicy: Local,
     ports: [{port: 80}]}})");
   Slice(R"({metadata: {namespace: a, labels: {kubernetes.io/service-name: web}}, addressType: IPv4,
     ports: [{name: "", port: 80}], endpoints: [{addresses: [10.1.0.1], nodeName: other}, {addresses: [10.244.0.2], nodeName: n1}]})");
@@ -108,12 +112,15 @@ TEST_F(RulesTest, LocalTrafficPolicyKeepsToThisNode) {
 }
 
 TEST_F(RulesTest, AffinityMovesOnlyTheBucketsOfAnEndpointThatLeft) {
-  Service(R"({metadata: {namespace: a, name: web}, spec: {clusterIP: 10.96.0.10, sessionAffinity: ClientIP,
+  Service(
+      R"({metadata: {namespace: a, name: web}, spec: {clusterIP: 10.96.0.10, sessionAffinity: ClientIP,
     ports: [{port: 80}]}})");
   const auto buckets = [&](const std::string& endpoints) {
     input_.slices.clear();
-    Slice(R"({metadata: {namespace: a, labels: {kubernetes.io/service-name: web}}, addressType: IPv4,
-      ports: [{name: "", port: 80}], endpoints: [)" + endpoints + "]}");
+    Slice(
+        R"({metadata: {namespace: a, labels: {kubernetes.io/service-name: web}}, addressType: IPv4,
+      ports: [{name: "", port: 80}], endpoints: [)" +
+        endpoints + "]}");
     const std::string rules = MakeRules(input_);
     const auto begin = rules.find("map { 0 : ");
     std::vector<std::string> out;
@@ -124,7 +131,8 @@ TEST_F(RulesTest, AffinityMovesOnlyTheBucketsOfAnEndpointThatLeft) {
     }
     return out;
   };
-  const auto three = buckets("{addresses: [10.244.0.2]}, {addresses: [10.244.0.3]}, {addresses: [10.244.0.4]}");
+  const auto three =
+      buckets("{addresses: [10.244.0.2]}, {addresses: [10.244.0.3]}, {addresses: [10.244.0.4]}");
   const auto two = buckets("{addresses: [10.244.0.2]}, {addresses: [10.244.0.3]}");
   ASSERT_EQ(three.size(), two.size());
   int moved = 0;
@@ -139,7 +147,8 @@ TEST_F(RulesTest, AffinityMovesOnlyTheBucketsOfAnEndpointThatLeft) {
 TEST_F(RulesTest, HeadlessServicesHaveNoRulesAndHostPortsDo) {
   Service("{metadata: {namespace: a, name: h}, spec: {clusterIP: None, ports: [{port: 80}]}}");
   EXPECT_FALSE(Has("None"));
-  input_.pods.push_back(From(ParsePodView, R"({metadata: {namespace: a, name: p}, spec: {nodeName: n1,
+  input_.pods.push_back(
+      From(ParsePodView, R"({metadata: {namespace: a, name: p}, spec: {nodeName: n1,
     containers: [{ports: [{containerPort: 80, hostPort: 8081}]}]}, status: {podIP: 10.244.0.9}})"));
   EXPECT_TRUE(Has("tcp dport 8081 dnat to 10.244.0.9:80"));
 }
@@ -149,13 +158,16 @@ TEST_F(RulesTest, PoliciesIsolateWhatTheySelect) {
   Pod("a", "client", "10.244.0.3", "client");
   Pod("b", "client", "10.244.0.4", "client");
   EXPECT_TRUE(Has("map isolated_to { type ipv4_addr : verdict; }"));
-  input_.policies.push_back(From(ParsePolicy, R"({metadata: {namespace: a, name: p}, spec: {podSelector: {matchLabels: {app: web}},
+  input_.policies.push_back(
+      From(ParsePolicy,
+           R"({metadata: {namespace: a, name: p}, spec: {podSelector: {matchLabels: {app: web}},
     ingress: [{from: [{podSelector: {matchLabels: {app: client}}}], ports: [{port: http}]}]}})"));
   EXPECT_TRUE(Has("isolated_to { type ipv4_addr : verdict; elements = { 10.244.0.2 : goto i"));
   EXPECT_TRUE(Has("ip saddr { 10.244.0.3 } tcp dport 8080 accept;\n    drop;"))
       << MakeRules(input_);
   EXPECT_TRUE(Has("map isolated_from { type ipv4_addr : verdict; }")) << "egress stays open";
-  input_.policies[0] = From(ParsePolicy, R"({metadata: {namespace: a, name: p}, spec: {podSelector: {},
+  input_.policies[0] =
+      From(ParsePolicy, R"({metadata: {namespace: a, name: p}, spec: {podSelector: {},
     policyTypes: [Egress], egress: [
       {to: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: kube-system}}, podSelector: {matchLabels: {k8s-app: kube-dns}}}], ports: [{port: 53, protocol: UDP}]},
       {to: [{namespaceSelector: {matchLabels: {team: b}}}]},

@@ -76,20 +76,20 @@ void NetworkState::Follow(client::InformerOptions options, std::map<Key, View>* 
   };
   client::Informer& informer = informers_.For(options);
   sources_.push_back(&informer);
-  informer.AddHandler([this, views](const client::ObjectPtr& before,
-                                    const client::ObjectPtr& after) {
-    const client::ObjectPtr& any = after != nullptr ? after : before;
-    {
-      MutexLock lock(mutex_);
-      const Key key{any->key.namespace_name, any->key.name};
-      if (after == nullptr) {
-        views->erase(key);
-      } else {
-        (*views)[key] = after->As<View>();
-      }
-    }
-    Touch();
-  });
+  informer.AddHandler(
+      [this, views](const client::ObjectPtr& before, const client::ObjectPtr& after) {
+        const client::ObjectPtr& any = after != nullptr ? after : before;
+        {
+          MutexLock lock(mutex_);
+          const Key key{any->key.namespace_name, any->key.name};
+          if (after == nullptr) {
+            views->erase(key);
+          } else {
+            (*views)[key] = after->As<View>();
+          }
+        }
+        Touch();
+      });
 }
 
 NetworkState::NetworkState(client::InformerFactory& informers, RulesInput base)
@@ -166,8 +166,7 @@ void NetworkState::Run() {
         changed_.Wait(mutex_);
       }
       // More changes mostly follow at once: a Service comes with its slice.
-      const MonotonicTime until =
-          std::max(not_before, std::chrono::steady_clock::now() + kGather);
+      const MonotonicTime until = std::max(not_before, std::chrono::steady_clock::now() + kGather);
       while (!stopped_ && std::chrono::steady_clock::now() < until) {
         changed_.WaitUntil(mutex_, until);
       }

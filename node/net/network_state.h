@@ -1,8 +1,8 @@
-// NetworkState: follows Services, EndpointSlices, pods, namespaces and NetworkPolicies and keeps the
-// node's firewall (rules.h) and the pods' Service variables in step with them.
-// Changes are gathered for a few milliseconds, then one script is made and, if it differs from the
-// loaded one, loaded in one transaction. A failed load is tried again after 1 s doubling to 30 s.
-// Threads: handlers run on the informers' thread; "firewall" makes and loads rules.
+// NetworkState: follows Services, EndpointSlices, pods, namespaces and NetworkPolicies and keeps
+// the node's firewall (rules.h) and the pods' Service variables in step with them. Changes are
+// gathered for a few milliseconds, then one script is made and, if it differs from the loaded one,
+// loaded in one transaction. A failed load is tried again after 1 s doubling to 30 s. Threads:
+// handlers run on the informers' thread; "firewall" makes and loads rules.
 #pragma once
 
 #include <map>
@@ -32,7 +32,8 @@ class NetworkState {
 
   // WEB_SERVICE_HOST and the like for pods of a namespace; `all` false: only the API server's.
   // Source: kubelet envvars.FromServices.
-  Environment VariablesOf(const std::string& namespace_name, bool all) const SUBLET_EXCLUDES(mutex_);
+  Environment VariablesOf(const std::string& namespace_name, bool all) const
+      SUBLET_EXCLUDES(mutex_);
   // Waits until the rules of everything known now are loaded (for tests and `host up`).
   bool WaitLoaded(Deadline deadline) const SUBLET_EXCLUDES(mutex_);
 

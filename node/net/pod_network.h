@@ -1,9 +1,9 @@
 // PodNetwork: gives every pod an address and a way in and out. Pods hang on the machine by a veth
-// each and are routed, not bridged: the pod's end has a /32 and sends everything to the gateway, the
-// machine has a /32 route per pod. So Services, hairpin traffic and NetworkPolicies pass the
+// each and are routed, not bridged: the pod's end has a /32 and sends everything to the gateway,
+// the machine has a /32 route per pod. So Services, hairpin traffic and NetworkPolicies pass the
 // machine's IP firewall without depending on bridge netfilter, and the engines' own networks,
-// masquerading and DNS are not involved. The gateway address stands on a bridge without ports, which
-// is there from `Ensure` on: the API server and the DNS server listen on it.
+// masquerading and DNS are not involved. The gateway address stands on a bridge without ports,
+// which is there from `Ensure` on: the API server and the DNS server listen on it.
 //
 //   pod eth0 10.244.0.7/32 ──veth── slt<hash> ── routes ── sublet0 10.244.0.1/32
 //

@@ -1,6 +1,6 @@
 // NetworkPolicies as nft rules: a chain per isolated pod and direction that accepts what a policy
-// allows and drops the rest. Accepting in the egress hook leaves the ingress hook to decide as well,
-// since they are base chains of their own.
+// allows and drops the rest. Accepting in the egress hook leaves the ingress hook to decide as
+// well, since they are base chains of their own.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -35,8 +35,8 @@ class PolicyBuilder {
     for (const auto& item : input.namespaces) {
       namespaces_[item.name] = &item.labels;
     }
-    // The cluster's DNS server runs inside the agent. For policies it is what people expect to find:
-    // a pod of kube-system labelled k8s-app=kube-dns.
+    // The cluster's DNS server runs inside the agent. For policies it is what people expect to
+    // find: a pod of kube-system labelled k8s-app=kube-dns.
     PodView dns;
     dns.namespace_name = "kube-system";
     dns.name = "kube-dns";
@@ -63,8 +63,10 @@ class PolicyBuilder {
     const auto base = [&](const char* name, const char* hook, const char* priority,
                           const std::string& rule) {
       out += std::string("  chain ") + name + " { type filter hook " + hook + " priority " +
-             priority + ";\n    ct state established,related accept;\n"
-             "    ip saddr . ip daddr @itself accept;\n    " + rule + ";\n  }\n";
+             priority +
+             ";\n    ct state established,related accept;\n"
+             "    ip saddr . ip daddr @itself accept;\n    " +
+             rule + ";\n  }\n";
     };
     base("egress", "forward", "filter - 2", "iifname " + veths + " ip saddr vmap @isolated_from");
     base("egress_here", "input", "filter - 2",
@@ -141,8 +143,8 @@ class PolicyBuilder {
         for (const Ipv4Net& except : peer.except) {
           match += side + "!= " + except.Text() + " ";
         }
-        out += Ports(rule, match, ingress ? std::vector<const PodView*>{&pod}
-                                          : std::vector<const PodView*>{},
+        out += Ports(rule, match,
+                     ingress ? std::vector<const PodView*>{&pod} : std::vector<const PodView*>{},
                      ingress);
         continue;
       }
@@ -178,8 +180,7 @@ class PolicyBuilder {
           for (const PodView::Port& own : pod->ports) {
             if (own.name == port.name && own.protocol == port.protocol) {
               // For egress the number holds for this destination only.
-              const std::string where =
-                  ingress ? match : "ip daddr " + FormatIpv4(pod->ip) + " ";
+              const std::string where = ingress ? match : "ip daddr " + FormatIpv4(pod->ip) + " ";
               out += "    " + where + port.protocol + " dport " + std::to_string(own.port) +
                      " accept;\n";
             }

@@ -117,8 +117,8 @@ class RulesBuilder {
         }
         map += (bucket == 0 ? "" : ", ") + std::to_string(bucket) + " : " + text(*best);
       }
-      return rule + "jhash ip saddr mod " + std::to_string(kAffinityBuckets) + " seed 0x5b1e7 map { " +
-             map + " }";
+      return rule + "jhash ip saddr mod " + std::to_string(kAffinityBuckets) +
+             " seed 0x5b1e7 map { " + map + " }";
     }
     for (std::size_t i = 0; i < targets.size(); ++i) {
       map += (i == 0 ? "" : ", ") + std::to_string(i) + " : " + text(targets[i]);
@@ -134,8 +134,8 @@ class RulesBuilder {
                            port.protocol + "/" + std::to_string(port.port);
     const std::vector<Target> targets = TargetsOf(service, port, service.internal_local);
     for (const Ipv4 address : service.addresses) {
-      const std::string key = FormatIpv4(address) + " . " + port.protocol + " . " +
-                              std::to_string(port.port);
+      const std::string key =
+          FormatIpv4(address) + " . " + port.protocol + " . " + std::to_string(port.port);
       if (!seen_.insert(key).second) {
         continue;  // two Services with one external address: the first in order has it
       }
@@ -181,8 +181,8 @@ class RulesBuilder {
         if (port.host_ip != 0) {
           host_ports_ += "ip daddr " + FormatIpv4(port.host_ip) + " ";
         }
-        host_ports_ += port.protocol + " dport " + std::to_string(port.host_port) + " dnat to " +
-                       to + ";\n";
+        host_ports_ +=
+            port.protocol + " dport " + std::to_string(port.host_port) + " dnat to " + to + ";\n";
       }
     }
   }
@@ -194,9 +194,10 @@ class RulesBuilder {
   }
 
   std::string Refuse(const char* name, const char* hook) const {
-    std::string out = std::string("  chain ") + name + " { type filter hook " + hook +
-                      " priority filter - 10;\n    ip daddr . meta l4proto . th dport @refused jump "
-                      "refuse;\n";
+    std::string out =
+        std::string("  chain ") + name + " { type filter hook " + hook +
+        " priority filter - 10;\n    ip daddr . meta l4proto . th dport @refused jump "
+        "refuse;\n";
     if (std::string_view(hook) == "input") {
       out += "    fib daddr type local meta l4proto . th dport @refused_ports jump refuse;\n";
     } else if (input_.service_net.prefix > 0) {
@@ -217,13 +218,15 @@ class RulesBuilder {
     std::string out = "add table ip " + input_.table + "\ndelete table ip " + input_.table +
                       "\ntable ip " + input_.table + " {\n";
     out += chains_;
-    out += Elements("services", "ipv4_addr . inet_proto . inet_service : verdict", services_, "map");
+    out +=
+        Elements("services", "ipv4_addr . inet_proto . inet_service : verdict", services_, "map");
     out += Elements("node_ports", "inet_proto . inet_service : verdict", node_ports_, "map");
     out += Elements("refused", "ipv4_addr . inet_proto . inet_service", refused_, "set");
     out += Elements("refused_ports", "inet_proto . inet_service", refused_ports_, "set");
     out += Elements("itself", "ipv4_addr . ipv4_addr", own, "set");
-    out += "  chain refuse { meta l4proto tcp reject with tcp reset; reject with icmp type "
-           "port-unreachable; }\n";
+    out +=
+        "  chain refuse { meta l4proto tcp reject with tcp reset; reject with icmp type "
+        "port-unreachable; }\n";
     out += Nat("prerouting", "prerouting", "dstnat - 5");
     out += Nat("output", "output", "-105");
     out += Refuse("refuse_forward", "forward") + Refuse("refuse_output", "output") +
@@ -232,11 +235,16 @@ class RulesBuilder {
     out += "  chain guard { type filter hook prerouting priority raw;\n    iifname " + veths +
            " ip daddr 127.0.0.0/8 drop;\n    iifname " + veths + " ip saddr != " + pod_net +
            " drop;\n  }\n";
-    out += "  chain postrouting { type nat hook postrouting priority srcnat - 5;\n"
-           "    ct status dnat ip saddr . ip daddr @itself snat to " + gateway + ";\n"
-           "    ct status dnat ip saddr 127.0.0.0/8 oifname " + veths + " snat to " + gateway + ";\n"
-           "    ip saddr " + pod_net + " ip daddr != " + pod_net + " oifname != " + veths +
-           " masquerade;\n  }\n";
+    out +=
+        "  chain postrouting { type nat hook postrouting priority srcnat - 5;\n"
+        "    ct status dnat ip saddr . ip daddr @itself snat to " +
+        gateway +
+        ";\n"
+        "    ct status dnat ip saddr 127.0.0.0/8 oifname " +
+        veths + " snat to " + gateway +
+        ";\n"
+        "    ip saddr " +
+        pod_net + " ip daddr != " + pod_net + " oifname != " + veths + " masquerade;\n  }\n";
     out += MakePolicyRules(input_);
     return out + "}\n";
   }

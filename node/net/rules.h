@@ -6,11 +6,11 @@
 //   forward/output/input      ClusterIPs without endpoints are refused, policies are enforced
 //   postrouting (nat)         pods leave the machine under its address; hairpin is made to return
 //
-// Differs: kube-proxy remembers a client's endpoint for sessionAffinity ClientIP in timed sets; here
-// the client's address is hashed to one of 64 buckets and buckets are given to endpoints by
+// Differs: kube-proxy remembers a client's endpoint for sessionAffinity ClientIP in timed sets;
+// here the client's address is hashed to one of 64 buckets and buckets are given to endpoints by
 // rendezvous hashing: the same client keeps its endpoint as long as that is there, whatever the
-// timeout says, and a reload forgets nothing.
-// Source: kube-proxy nftables backend; networking/v1 NetworkPolicy.
+// timeout says, and a reload forgets nothing. Source: kube-proxy nftables backend; networking/v1
+// NetworkPolicy.
 #pragma once
 
 #include <string>

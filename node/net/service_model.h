@@ -76,7 +76,7 @@ struct PolicyPort {
   int last = 0;
 };
 struct PolicyPeer {
-  std::optional<kube::LabelSelector> pods;        // in the policy's namespace or those selected
+  std::optional<kube::LabelSelector> pods;  // in the policy's namespace or those selected
   std::optional<kube::LabelSelector> namespaces;
   std::optional<Ipv4Net> block;
   std::vector<Ipv4Net> except;

@@ -73,8 +73,8 @@ bool WaitProcess(int pidfd, Deadline deadline, Canceller& control, Canceller& ab
     pollfd fds[3] = {{pidfd, POLLIN, 0}, {control.fd(), POLLIN, 0}, {abandon.fd(), POLLIN, 0}};
     int timeout = -1;
     if (deadline != Deadline::max()) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(
-          deadline - std::chrono::steady_clock::now());
+      const auto left =
+          std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
       timeout = static_cast<int>(std::clamp<long long>(left.count(), 0, 1 << 30));
     }
     const int n = ::poll(fds, 3, timeout);
@@ -138,11 +138,10 @@ Result<ContainerSpec> Configure(PodServices& services, const StartRequest& reque
   spec.labels[kLabelStopSignal] = spec.stop_signal;
   SUBLET_TRY(auto devices, CdiDevicesOf(kube::AnnotationsOf(*plan.object)));
   // The pod's GPU slice belongs to the containers that asked for it.
-  const bool is_without_slice =
-      !gpu::SeesDevices(*plan.object, container.name) &&
-      std::erase_if(devices, [](const std::string& device) {
-        return device.starts_with(std::string(gpu::kCdiKind) + "=");
-      }) > 0;
+  const bool is_without_slice = !gpu::SeesDevices(*plan.object, container.name) &&
+                                std::erase_if(devices, [](const std::string& device) {
+                                  return device.starts_with(std::string(gpu::kCdiKind) + "=");
+                                }) > 0;
   SUBLET_TRY(*cdi, ResolveCdi(services.config.cdi_folders, devices));
   if (is_without_slice) {
     cdi->env.push_back("NVIDIA_VISIBLE_DEVICES=void");
@@ -209,7 +208,8 @@ Result<SandboxRecord> CreateSandbox(PodServices& services, const PodPlan& plan, 
   }();
   if (!up.ok()) {
     if (auto removed = services.engine.Remove(record.id); !removed.ok()) {
-      log::Warn("cannot remove a failed sandbox", {{"pod", plan.Text()}, {"error", removed.error()}});
+      log::Warn("cannot remove a failed sandbox",
+                {{"pod", plan.Text()}, {"error", removed.error()}});
     }
     return std::move(up).error();
   }
@@ -306,13 +306,15 @@ int SignalNumber(std::string_view name) {
   return 0;
 }
 
-// Signals the first process of a container. The engines start a process of their own for that, which
-// costs more than anything else of a pod's end; so it is done here when the process is certainly the
-// container's (its cgroup says so), and by the engine otherwise.
-Result<void> SignalRun(ContainerEngine& engine, const Incarnation& run, int pidfd, const std::string& signal) {
+// Signals the first process of a container. The engines start a process of their own for that,
+// which costs more than anything else of a pod's end; so it is done here when the process is
+// certainly the container's (its cgroup says so), and by the engine otherwise.
+Result<void> SignalRun(ContainerEngine& engine, const Incarnation& run, int pidfd,
+                       const std::string& signal) {
   const int number = SignalNumber(signal);
   if (number > 0 &&
-      ReadFile("/proc/" + std::to_string(run.pid) + "/cgroup", 1 << 16).find(run.id) != std::string::npos &&
+      ReadFile("/proc/" + std::to_string(run.pid) + "/cgroup", 1 << 16).find(run.id) !=
+          std::string::npos &&
       ::syscall(SYS_pidfd_send_signal, pidfd, number, nullptr, 0) == 0) {
     return Ok();
   }
@@ -329,16 +331,16 @@ void StopContainer(PodServices& services, const PodPlan& plan, const ContainerPl
     return;  // gone already
   }
   const auto left = [&] {
-    return std::chrono::duration_cast<std::chrono::milliseconds>(
-        control.deadline() - std::chrono::steady_clock::now());
+    return std::chrono::duration_cast<std::chrono::milliseconds>(control.deadline() -
+                                                                 std::chrono::steady_clock::now());
   };
   bool hook_ran = false;
   if (container.pre_stop.kind != HandlerPlan::Kind::kNone && left().count() > 0) {
     HandlerTarget target;
     target.container_id = run.id;
     target.pod_ip = pod_ip;
-    const HandlerOutcome outcome = RunHandler(services.engine, container.pre_stop, container, target,
-                                              left(), &control.wake());
+    const HandlerOutcome outcome =
+        RunHandler(services.engine, container.pre_stop, container, target, left(), &control.wake());
     hook_ran = !control.wake().cancelled();
     if (!outcome.success && hook_ran) {
       services.agent.Emit(plan, container.name, true, "FailedPreStopHook",
@@ -354,7 +356,8 @@ void StopContainer(PodServices& services, const PodPlan& plan, const ContainerPl
   // After a hook that used up the time the process still gets two seconds.
   const Deadline at_least = hook_ran ? After(std::chrono::seconds(2)) : Deadline::min();
   bool ended = false;
-  while (!ended && !abandon.cancelled() && (left().count() > 0 || at_least > std::chrono::steady_clock::now())) {
+  while (!ended && !abandon.cancelled() &&
+         (left().count() > 0 || at_least > std::chrono::steady_clock::now())) {
     Canceller never;
     // A shortened deadline wakes once; from then on the new deadline alone counts.
     ended = WaitProcess(pidfd, std::max(control.deadline(), at_least),
@@ -383,8 +386,8 @@ Result<Incarnation> InspectEnded(PodServices& services, const ContainerPlan* con
     if (!state.ok() && !state.error().Is(Reason::kNotFound)) {
       return std::move(state).error();
     }
-    if (!state.ok() || (state->phase == ContainerPhase::kRunning &&
-                        std::chrono::steady_clock::now() > deadline)) {
+    if (!state.ok() ||
+        (state->phase == ContainerPhase::kRunning && std::chrono::steady_clock::now() > deadline)) {
       ended.exit_code = 137;
       ended.reason = "ContainerStatusUnknown";
       ended.message = "The container could not be located when the pod was terminated";
@@ -393,8 +396,8 @@ Result<Incarnation> InspectEnded(PodServices& services, const ContainerPlan* con
     }
     if (state->phase != ContainerPhase::kRunning) {
       ended.exit_code = state->exit_code;
-      ended.finished_at = state->finished_at == WallTime{} ? services.clock.Now()
-                                                           : state->finished_at;
+      ended.finished_at =
+          state->finished_at == WallTime{} ? services.clock.Now() : state->finished_at;
       out_of_memory = out_of_memory || state->oom_killed;
       break;
     }

@@ -1,6 +1,6 @@
-// The steps a pod worker takes against the engine: sandbox up, container up, container down. Each is
-// one blocking call that runs on a job thread of the worker. Threads: any.
-// Source: kubelet kuberuntime (startContainer, killContainer), the order of its Events.
+// The steps a pod worker takes against the engine: sandbox up, container up, container down. Each
+// is one blocking call that runs on a job thread of the worker. Threads: any. Source: kubelet
+// kuberuntime (startContainer, killContainer), the order of its Events.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,7 @@ struct StartRequest {
   const ContainerPlan& container;
   const SandboxRecord& sandbox;
   int attempt = 0;
-  std::string old_container_id;   // an earlier ended run that may go; "" = none
+  std::string old_container_id;     // an earlier ended run that may go; "" = none
   std::string target_container_id;  // of an ephemeral container
 };
 struct StartResult {
@@ -42,8 +42,8 @@ class StopControl {
     MutexLock lock(mutex_);
     return deadline_;
   }
-  // Only earlier deadlines count, and graces are whole seconds: the same grace counted from a moment
-  // before must not wake, for waking cuts a preStop hook short.
+  // Only earlier deadlines count, and graces are whole seconds: the same grace counted from a
+  // moment before must not wake, for waking cuts a preStop hook short.
   void Shorten(Deadline deadline) {
     {
       MutexLock lock(mutex_);
@@ -62,14 +62,15 @@ class StopControl {
   Canceller wake_;
 };
 
-// preStop hook, stop signal, and SIGKILL at the control's deadline; returns when the process is gone
-// or `abandon` was cancelled.
+// preStop hook, stop signal, and SIGKILL at the control's deadline; returns when the process is
+// gone or `abandon` was cancelled.
 void StopContainer(PodServices& services, const PodPlan& plan, const ContainerPlan& container,
                    const Incarnation& run, const std::string& pod_ip, StopControl& control,
                    Canceller& abandon);
 
 // What is known of a run whose process has ended: exit code, reason, message, times. A container
-// that the engine no longer has ended with 137 (ContainerStatusUnknown). Errors: the engine is away.
+// that the engine no longer has ended with 137 (ContainerStatusUnknown). Errors: the engine is
+// away.
 Result<Incarnation> InspectEnded(PodServices& services, const ContainerPlan* container,
                                  const Incarnation& run, bool out_of_memory);
 

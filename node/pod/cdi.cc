@@ -129,8 +129,8 @@ Result<std::vector<std::string>> CdiDevicesOf(const Json* annotations) {
       const auto comma = rest.find(',');
       const std::string_view device = rest.substr(0, comma);
       if (!IsQualified(device)) {
-        return BadRequest("invalid CDI device name \"" + std::string(device) +
-                          "\" in annotation " + key);
+        return BadRequest("invalid CDI device name \"" + std::string(device) + "\" in annotation " +
+                          key);
       }
       devices.emplace_back(device);
       rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
@@ -196,13 +196,11 @@ void ApplyCdi(const CdiEdits& edits, ContainerSpec* spec) {
   for (const std::string& variable : edits.env) {
     // A variable of the device replaces the container's own of that name.
     const std::string prefix = variable.substr(0, variable.find('=') + 1);
-    std::erase_if(spec->env,
-                  [&](const std::string& old) { return old.rfind(prefix, 0) == 0; });
+    std::erase_if(spec->env, [&](const std::string& old) { return old.rfind(prefix, 0) == 0; });
     spec->env.push_back(variable);
   }
   for (const EngineMount& mount : edits.mounts) {
-    std::erase_if(spec->mounts,
-                  [&](const EngineMount& old) { return old.target == mount.target; });
+    std::erase_if(spec->mounts, [&](const EngineMount& old) { return old.target == mount.target; });
     spec->mounts.push_back(mount);
   }
   spec->devices.insert(spec->devices.end(), edits.devices.begin(), edits.devices.end());

@@ -1,8 +1,8 @@
-// CDI: device specifications that other programs (gpud, vendors) leave in /etc/cdi and /var/run/cdi,
-// and what a device named by a pod means for a container: mounts, environment, device nodes, hooks.
-// Pods name devices in annotations `cdi.k8s.io/<anything>: vendor.com/class=device[,...]`.
-// Source: Container Device Interface specification 0.8.
-// Threads: any; files are read each time, since devices come and go.
+// CDI: device specifications that other programs (gpud, vendors) leave in /etc/cdi and
+// /var/run/cdi, and what a device named by a pod means for a container: mounts, environment, device
+// nodes, hooks. Pods name devices in annotations `cdi.k8s.io/<anything>:
+// vendor.com/class=device[,...]`. Source: Container Device Interface specification 0.8. Threads:
+// any; files are read each time, since devices come and go.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,8 @@
 namespace sublet::node {
 
 struct CdiHook {
-  std::string hook_name;  // prestart, createRuntime, createContainer, startContainer, poststart, poststop
+  std::string
+      hook_name;  // prestart, createRuntime, createContainer, startContainer, poststart, poststop
   std::string path;
   std::vector<std::string> args;
   std::vector<std::string> env;
@@ -36,13 +37,14 @@ struct CdiEdits {
 // qualified device name).
 Result<std::vector<std::string>> CdiDevicesOf(const kube::Json* annotations);
 
-// The edits of `devices` ("vendor.com/class=name") by the specifications in `folders`; later folders
-// win. Errors: NotFound `unresolvable CDI devices x`, BadRequest (a specification that names the
-// device is malformed).
+// The edits of `devices` ("vendor.com/class=name") by the specifications in `folders`; later
+// folders win. Errors: NotFound `unresolvable CDI devices x`, BadRequest (a specification that
+// names the device is malformed).
 Result<CdiEdits> ResolveCdi(const std::vector<std::string>& folders,
                             const std::vector<std::string>& devices);
 
-// One specification's text (JSON or YAML) as a tree with kind and devices checked. Errors: BadRequest.
+// One specification's text (JSON or YAML) as a tree with kind and devices checked. Errors:
+// BadRequest.
 Result<kube::Json> ParseCdiSpec(std::string_view text, bool is_yaml);
 
 // Puts the edits into a container's specification.

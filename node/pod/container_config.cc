@@ -34,9 +34,8 @@ std::int64_t SecurityInt(const PodPlan& plan, const ContainerPlan& container,
 }
 
 bool IsNumber(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
-    return std::isdigit(c) != 0;
-  });
+  return !text.empty() && std::all_of(text.begin(), text.end(),
+                                      [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
 Result<void> SetUser(const PodPlan& plan, const ContainerPlan& container,
@@ -57,8 +56,8 @@ Result<void> SetUser(const PodPlan& plan, const ContainerPlan& container,
     }
     if (user < 0 && !IsNumber(image_user)) {
       return BadRequest("container has runAsNonRoot and image has non-numeric user (" + image_user +
-                        "), cannot verify user is non-root (pod: \"" + who + "\", container: " +
-                        container.name + ")");
+                        "), cannot verify user is non-root (pod: \"" + who +
+                        "\", container: " + container.name + ")");
     }
   }
   if (user >= 0) {
@@ -111,7 +110,8 @@ Result<void> SetSecurity(const PodPlan& plan, const ContainerPlan& container,
   return SetUser(plan, container, facts, spec);
 }
 
-// The whole command line: `command` replaces the image's entrypoint and command, `args` its command.
+// The whole command line: `command` replaces the image's entrypoint and command, `args` its
+// command.
 std::vector<std::string> CommandLine(const ContainerPlan& container, const ContainerFacts& facts) {
   const std::map<std::string, std::string> values(facts.environment.begin(),
                                                   facts.environment.end());
@@ -184,9 +184,8 @@ int LowestOomScore() {
   constexpr int kCapSysResource = 24;
   const std::string status = ReadFile("/proc/self/status", 16384);
   const auto at = status.find("\nCapEff:");
-  const auto caps = at == std::string::npos
-                        ? 0
-                        : std::strtoull(status.c_str() + at + 8, nullptr, 16);
+  const auto caps =
+      at == std::string::npos ? 0 : std::strtoull(status.c_str() + at + 8, nullptr, 16);
   if ((caps >> kCapSysResource & 1) != 0) {
     return -1000;
   }
@@ -214,18 +213,17 @@ Result<ContainerSpec> MakeContainerSpec(const PodPlan& plan, const ContainerPlan
   spec.network_mode = plan.host_network ? "host" : sandbox;
   spec.ipc_mode = plan.host_ipc ? "host" : sandbox;
   spec.uts_mode = plan.host_network ? "" : sandbox;
-  spec.pid_mode = plan.host_pid                   ? "host"
-                  : plan.share_process_namespace ? sandbox
-                  : facts.target_container_id.empty()
-                      ? ""
-                      : "container:" + facts.target_container_id;
+  spec.pid_mode = plan.host_pid                       ? "host"
+                  : plan.share_process_namespace      ? sandbox
+                  : facts.target_container_id.empty() ? ""
+                                                      : "container:" + facts.target_container_id;
   const CpuMemory resources = ResourcesOf(container);
   spec.cpu_shares = resources.cpu_shares;
   spec.cpu_quota_us = resources.cpu_quota_us;
   spec.cpu_period_us = resources.cpu_quota_us > 0 ? 100000 : 0;
   spec.memory_bytes = resources.memory_bytes;
-  spec.oom_score_adj = std::max(facts.oom_score_floor,
-                                OomScoreAdjOf(plan, container, facts.node_memory_bytes));
+  spec.oom_score_adj =
+      std::max(facts.oom_score_floor, OomScoreAdjOf(plan, container, facts.node_memory_bytes));
   SUBLET_RETURN_IF_ERROR(SetSecurity(plan, container, facts, &spec));
   spec.mounts = facts.mounts;
   if (!facts.termination_file.empty()) {
@@ -280,8 +278,8 @@ std::string MakeResolvConf(const PodPlan& plan, const DnsConfig& dns) {
   std::vector<std::string> searches;
   std::vector<std::string> options;
   const std::string policy(FindString(*plan.object, {"spec", "dnsPolicy"}, "ClusterFirst"));
-  const bool cluster = (policy == "ClusterFirst" && !plan.host_network) ||
-                       policy == "ClusterFirstWithHostNet";
+  const bool cluster =
+      (policy == "ClusterFirst" && !plan.host_network) || policy == "ClusterFirstWithHostNet";
   if (cluster && !dns.server.empty()) {
     servers = {dns.server};
     searches = {plan.namespace_name + ".svc." + dns.domain, "svc." + dns.domain, dns.domain};
@@ -337,9 +335,10 @@ std::string MakeHosts(const PodPlan& plan, const std::string& pod_ip, const DnsC
   if (plan.host_network) {
     out = "# Kubernetes-managed hosts file (host network).\n" + host_hosts;
   } else {
-    out = "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n"
-          "::1\tlocalhost ip6-localhost ip6-loopback\nfe00::0\tip6-localnet\n"
-          "fe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n";
+    out =
+        "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n"
+        "::1\tlocalhost ip6-localhost ip6-loopback\nfe00::0\tip6-localnet\n"
+        "fe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n";
     if (!pod_ip.empty()) {
       out += pod_ip;
       if (!plan.subdomain.empty()) {

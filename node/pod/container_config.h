@@ -69,14 +69,15 @@ CpuMemory ResourcesOf(const ContainerPlan& container);
 int OomScoreAdjOf(const PodPlan& plan, const ContainerPlan& container,
                   std::int64_t node_memory_bytes);
 
-// The lowest oom_score_adj that processes of ours may get: -1000 with CAP_SYS_RESOURCE, else our own.
+// The lowest oom_score_adj that processes of ours may get: -1000 with CAP_SYS_RESOURCE, else our
+// own.
 int LowestOomScore();
 
 // /etc/resolv.conf of the pod.
 struct DnsConfig {
-  std::string server;          // of the cluster; "" = none
-  std::string domain;          // cluster.local
-  std::string host_resolv;     // the machine's file content
+  std::string server;       // of the cluster; "" = none
+  std::string domain;       // cluster.local
+  std::string host_resolv;  // the machine's file content
 };
 std::string MakeResolvConf(const PodPlan& plan, const DnsConfig& dns);
 // /etc/hosts of the pod; `host_hosts` is the machine's content, used on the machine's network.

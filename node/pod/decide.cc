@@ -70,8 +70,7 @@ class Decider {
   }
 
   MonotonicTime ToMonotonic(WallTime at) const {
-    return now_.monotonic +
-           std::chrono::duration_cast<MonotonicTime::duration>(at - now_.wall);
+    return now_.monotonic + std::chrono::duration_cast<MonotonicTime::duration>(at - now_.wall);
   }
 
   bool CheckDeadline() {
@@ -241,8 +240,8 @@ class Decider {
     if (!record_.termination_started || whole == seconds(0)) {
       return whole;
     }
-    const auto spent = std::chrono::duration_cast<seconds>(now_.monotonic -
-                                                           *record_.termination_started);
+    const auto spent =
+        std::chrono::duration_cast<seconds>(now_.monotonic - *record_.termination_started);
     return std::max(seconds(2), whole - spent);
   }
 
@@ -314,12 +313,9 @@ bool ShouldRestart(const ContainerPlan& container, const Incarnation& ended) {
     return true;
   }
   switch (container.restart_policy) {
-    case RestartPolicy::kAlways:
-      return true;
-    case RestartPolicy::kOnFailure:
-      return ended.exit_code != 0;
-    case RestartPolicy::kNever:
-      return false;
+    case RestartPolicy::kAlways: return true;
+    case RestartPolicy::kOnFailure: return ended.exit_code != 0;
+    case RestartPolicy::kNever: return false;
   }
   return false;
 }

@@ -86,8 +86,7 @@ class EnvironmentBuilder {
       SUBLET_TRY(std::string value, FieldValue(plan_, facts_, FindString(*field, {"fieldPath"})));
       Set(name, std::move(value));
     } else if (const Json* resource = Find(*from, {"resourceFieldRef"})) {
-      SUBLET_TRY(std::string value,
-                 ResourceValue(plan_, facts_, container_.name, *resource));
+      SUBLET_TRY(std::string value, ResourceValue(plan_, facts_, container_.name, *resource));
       Set(name, std::move(value));
     } else if (const Json* config = Find(*from, {"configMapKeyRef"})) {
       return AddKey(name, *config, false);

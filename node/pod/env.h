@@ -38,7 +38,8 @@ struct PodFacts {
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
 // `$(NAME)` is replaced by the variable, `$$` is a dollar sign, the unknown stays as it is.
-std::string ExpandVariables(std::string_view text, const std::map<std::string, std::string>& values);
+std::string ExpandVariables(std::string_view text,
+                            const std::map<std::string, std::string>& values);
 
 // The value of a fieldRef: "metadata.name", "metadata.labels['app']", "status.podIP", ...
 // Errors: BadRequest (unknown field).

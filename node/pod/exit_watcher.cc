@@ -115,8 +115,7 @@ void ExitWatcher::Entry::RegisterOom(int pid) {
     return;
   }
   oom_control = ::open((cgroup + "/memory.oom_control").c_str(), O_RDONLY | O_CLOEXEC);
-  const int control =
-      ::open((cgroup + "/cgroup.event_control").c_str(), O_WRONLY | O_CLOEXEC);
+  const int control = ::open((cgroup + "/cgroup.event_control").c_str(), O_WRONLY | O_CLOEXEC);
   oom_event = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   bool registered = false;
   if (oom_control >= 0 && control >= 0 && oom_event >= 0) {

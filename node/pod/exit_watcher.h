@@ -50,8 +50,8 @@ class ExitWatcher {
 };
 
 // Whether the kernel's log holds a kill for memory in a cgroup named by the container's id. For
-// containers that ended before anybody could watch their cgroup; false where the log may not be read.
-// Costs one pass over the log's ring (up to some ten thousand lines).
+// containers that ended before anybody could watch their cgroup; false where the log may not be
+// read. Costs one pass over the log's ring (up to some ten thousand lines).
 bool KernelLogSaysOom(const std::string& container_id);
 
 // The folder of the process in the memory hierarchy ("/sys/fs/cgroup/memory/..." or the unified

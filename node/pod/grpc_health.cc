@@ -112,8 +112,7 @@ Result<std::optional<bool>> GrpcHealthReader::Feed(std::string_view bytes, std::
   }
 }
 
-Result<std::optional<bool>> GrpcHealthReader::HandleFrame(int type, int flags,
-                                                          std::uint32_t stream,
+Result<std::optional<bool>> GrpcHealthReader::HandleFrame(int type, int flags, std::uint32_t stream,
                                                           std::string_view payload,
                                                           std::string* reply) {
   if (type == kSettings && (flags & kAck) == 0) {
@@ -125,8 +124,9 @@ Result<std::optional<bool>> GrpcHealthReader::HandleFrame(int type, int flags,
   } else if (type == kGoAway) {
     return InternalError("the gRPC server closed the connection");
   } else if (type == kHeaders && stream == 1 && (flags & kEndStream) != 0 && message_.size() < 5) {
-    return InternalError("this server does not implement the grpc health protocol "
-                         "(grpc.health.v1.Health)");
+    return InternalError(
+        "this server does not implement the grpc health protocol "
+        "(grpc.health.v1.Health)");
   } else if (type == kData && stream == 1) {
     if ((flags & kPadded) != 0) {
       const std::size_t padding = payload.empty() ? 0 : static_cast<unsigned char>(payload[0]);

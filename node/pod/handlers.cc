@@ -23,19 +23,18 @@ namespace {
 constexpr std::size_t kOutputBytesMax = 10u << 10;
 
 HandlerOutcome RunExecHandler(ContainerEngine& engine, const HandlerPlan& handler,
-                              const HandlerTarget& target, Deadline deadline,
-                              Canceller* cancel) {
+                              const HandlerTarget& target, Deadline deadline, Canceller* cancel) {
   HandlerOutcome outcome;
-  auto result = RunExec(engine, target.container_id, handler.argv, deadline, kOutputBytesMax,
-                        cancel);
+  auto result =
+      RunExec(engine, target.container_id, handler.argv, deadline, kOutputBytesMax, cancel);
   if (!result.ok()) {
     std::string command;
     for (const std::string& word : handler.argv) {
       command += (command.empty() ? "" : " ") + word;
     }
     outcome.errored = !result.error().Is(Reason::kTimeout);
-    outcome.output = outcome.errored ? result.error().message()
-                                     : "command timed out: \"" + command + "\"";
+    outcome.output =
+        outcome.errored ? result.error().message() : "command timed out: \"" + command + "\"";
     return outcome;
   }
   outcome.success = result->exit_code == 0;
@@ -45,8 +44,8 @@ HandlerOutcome RunExecHandler(ContainerEngine& engine, const HandlerPlan& handle
 
 std::string HttpRequestText(const HandlerPlan& handler, const std::string& authority) {
   std::string host = authority;
-  std::string path = handler.path.empty() || handler.path.front() != '/' ? "/" + handler.path
-                                                                          : handler.path;
+  std::string path =
+      handler.path.empty() || handler.path.front() != '/' ? "/" + handler.path : handler.path;
   std::string headers;
   bool has_agent = false;
   bool has_accept = false;
@@ -112,9 +111,9 @@ HandlerOutcome RunHttpHandler(const HandlerPlan& handler, const std::string& hos
     return outcome;
   }
   outcome.success = head->code >= 200 && head->code < 400;
-  outcome.output = outcome.success ? answer.substr(answer.find("\r\n\r\n") + 4)
-                                   : "HTTP probe failed with statuscode: " +
-                                         std::to_string(head->code);
+  outcome.output = outcome.success
+                       ? answer.substr(answer.find("\r\n\r\n") + 4)
+                       : "HTTP probe failed with statuscode: " + std::to_string(head->code);
   outcome.output.resize(std::min(outcome.output.size(), kOutputBytesMax));
   return outcome;
 }
@@ -133,8 +132,8 @@ HandlerOutcome Sleep(std::chrono::milliseconds duration, Canceller* cancel) {
   pollfd p{cancel != nullptr ? cancel->fd() : -1, POLLIN, 0};
   const auto end = std::chrono::steady_clock::now() + duration;
   for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end -
-                                                                   std::chrono::steady_clock::now());
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
     if (left.count() <= 0 ||
         ::poll(&p, 1, static_cast<int>(std::min<long long>(left.count(), 1 << 30))) > 0) {
       return {true, false, ""};
@@ -172,19 +171,16 @@ HandlerOutcome RunHandler(ContainerEngine& engine, const HandlerPlan& handler,
     return {false, false, "invalid port: " + handler.port};
   }
   switch (handler.kind) {
-    case HandlerPlan::Kind::kNone:
-      return {true, false, ""};
-    case HandlerPlan::Kind::kExec:
-      return RunExecHandler(engine, handler, target, deadline, cancel);
-    case HandlerPlan::Kind::kHttp:
-      return RunHttpHandler(handler, host, port, deadline);
-    case HandlerPlan::Kind::kTcp:
-      return RunTcpHandler(host, port, deadline);
+    case HandlerPlan::Kind::kNone: return {true, false, ""};
+    case HandlerPlan::Kind::kExec: return RunExecHandler(engine, handler, target, deadline, cancel);
+    case HandlerPlan::Kind::kHttp: return RunHttpHandler(handler, host, port, deadline);
+    case HandlerPlan::Kind::kTcp: return RunTcpHandler(host, port, deadline);
     case HandlerPlan::Kind::kGrpc: {
       auto serving = CheckGrpcHealth(host, port, handler.grpc_service, deadline);
-      return serving.ok() ? HandlerOutcome{*serving, false, *serving ? "service is healthy"
-                                                              : "service unhealthy (responded with "
-                                                                "\"NOT_SERVING\")"}
+      return serving.ok() ? HandlerOutcome{*serving, false,
+                                           *serving ? "service is healthy"
+                                                    : "service unhealthy (responded with "
+                                                      "\"NOT_SERVING\")"}
                           : HandlerOutcome{false, false, serving.error().message()};
     }
     case HandlerPlan::Kind::kSleep:

@@ -79,8 +79,8 @@ Result<void> RunProgram(const std::string& path, std::vector<std::string> argv,
   const Deadline deadline = After(timeout);
   bool late = false;
   for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
-        deadline - std::chrono::steady_clock::now());
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     pollfd p{from[0], POLLIN, 0};
     if (left.count() <= 0 || ::poll(&p, 1, static_cast<int>(left.count())) == 0) {
       late = true;
@@ -143,12 +143,15 @@ HookGate::~HookGate() {
 
 Result<void> HookGate::RunOne(const CdiHook& hook, const ContainerState& state,
                               std::string_view status) {
-  kube::Json document = {{"ociVersion", "1.0.2"}, {"id", state.id}, {"status", status},
-                         {"pid", state.pid},      {"bundle", state.bundle}};
-  std::vector<std::string> argv = hook.args.empty() ? std::vector<std::string>{hook.path}
-                                                    : hook.args;
-  const auto timeout = hook.timeout_seconds > 0 ? std::chrono::seconds(hook.timeout_seconds)
-                                                : kHookTimeout;
+  kube::Json document = {{"ociVersion", "1.0.2"},
+                         {"id", state.id},
+                         {"status", status},
+                         {"pid", state.pid},
+                         {"bundle", state.bundle}};
+  std::vector<std::string> argv =
+      hook.args.empty() ? std::vector<std::string>{hook.path} : hook.args;
+  const auto timeout =
+      hook.timeout_seconds > 0 ? std::chrono::seconds(hook.timeout_seconds) : kHookTimeout;
   return RunProgram(hook.path, std::move(argv), hook.env, kube::Dump(document), timeout);
 }
 
@@ -186,8 +189,8 @@ Result<void> HookGate::Run(ContainerEngine& engine, const ContainerState& state)
   }
   for (const CdiHook& hook : hooks_) {
     if (hook.hook_name == "startContainer") {
-      std::vector<std::string> argv = hook.args.empty() ? std::vector<std::string>{hook.path}
-                                                        : hook.args;
+      std::vector<std::string> argv =
+          hook.args.empty() ? std::vector<std::string>{hook.path} : hook.args;
       argv[0] = hook.path;
       SUBLET_TRY(const ExecOutput output,
                  RunExec(engine, state.id, argv, After(kHookTimeout), 4096));

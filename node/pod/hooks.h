@@ -1,10 +1,10 @@
-// HookGate: runs the OCI hooks of CDI devices for a container. The Docker-compatible API cannot pass
-// hooks on, so the container starts behind a small static program (gate.c) that waits on a FIFO; the
-// hooks run with the real process id and namespaces, then the container's own command takes over.
-// prestart, createRuntime and createContainer run on the machine, in this order; startContainer runs
-// inside the container; poststart on the machine after the command was let go.
-// Differs: poststop hooks are not run: the engine removes what the others made inside the container.
-// Source: OCI runtime specification, hooks; CDI specification, containerEdits.hooks.
+// HookGate: runs the OCI hooks of CDI devices for a container. The Docker-compatible API cannot
+// pass hooks on, so the container starts behind a small static program (gate.c) that waits on a
+// FIFO; the hooks run with the real process id and namespaces, then the container's own command
+// takes over. prestart, createRuntime and createContainer run on the machine, in this order;
+// startContainer runs inside the container; poststart on the machine after the command was let go.
+// Differs: poststop hooks are not run: the engine removes what the others made inside the
+// container. Source: OCI runtime specification, hooks; CDI specification, containerEdits.hooks.
 // Threads: one.
 #pragma once
 

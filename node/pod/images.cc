@@ -36,8 +36,7 @@ bool IsValidReference(std::string_view image) {
 }
 
 std::string Seconds(std::chrono::steady_clock::duration duration) {
-  return kube::FormatDuration(
-      std::chrono::duration_cast<std::chrono::milliseconds>(duration));
+  return kube::FormatDuration(std::chrono::duration_cast<std::chrono::milliseconds>(duration));
 }
 
 RegistryAuth ReadAuth(const Json& entry) {
@@ -96,8 +95,8 @@ std::optional<RegistryAuth> FindRegistryAuth(const Json& secret, const std::stri
       host = host.substr(scheme + 3);
     }
     host = host.substr(0, host.find('/'));
-    const bool docker_hub = registry == "docker.io" &&
-                            (host == "index.docker.io" || host == "registry-1.docker.io");
+    const bool docker_hub =
+        registry == "docker.io" && (host == "index.docker.io" || host == "registry-1.docker.io");
     if (host == registry || docker_hub) {
       return ReadAuth(entry);
     }
@@ -126,7 +125,8 @@ Result<void> Images::Pull(const PodPlan& plan, const std::string& qualified, Can
       list != nullptr && list->is_array()) {
     for (const Json& item : *list) {
       // A missing pull secret is not fatal: the image may be public.
-      auto secret = objects_.GetSecret(plan.namespace_name, std::string(FindString(item, {"name"})));
+      auto secret =
+          objects_.GetSecret(plan.namespace_name, std::string(FindString(item, {"name"})));
       if (secret.ok()) {
         if (auto login = FindRegistryAuth(**secret, registry)) {
           logins.push_back(std::move(*login));
@@ -197,9 +197,10 @@ Images::Outcome Images::Ensure(const PodPlan& plan, const ContainerPlan& contain
   }
   const auto pull_began = std::chrono::steady_clock::now();
   // Someone else may have pulled it while this call waited.
-  auto pulled = container.pull_policy == PullPolicy::kIfNotPresent && FindLocal(container.image).ok()
-                    ? Ok()
-                    : Pull(plan, qualified, cancel);
+  auto pulled =
+      container.pull_policy == PullPolicy::kIfNotPresent && FindLocal(container.image).ok()
+          ? Ok()
+          : Pull(plan, qualified, cancel);
   {
     MutexLock lock(mutex_);
     --pulling_;
@@ -207,8 +208,8 @@ Images::Outcome Images::Ensure(const PodPlan& plan, const ContainerPlan& contain
   }
   freed_.NotifyAll();
   if (!pulled.ok()) {
-    on_event(true, "Failed", "Failed to pull image \"" + container.image + "\": " +
-                                 pulled.error().message());
+    on_event(true, "Failed",
+             "Failed to pull image \"" + container.image + "\": " + pulled.error().message());
     on_event(true, "Failed", "Error: ErrImagePull");
     return fail("ErrImagePull", pulled.error().message());
   }
@@ -219,8 +220,8 @@ Images::Outcome Images::Ensure(const PodPlan& plan, const ContainerPlan& contain
   const auto end = std::chrono::steady_clock::now();
   on_event(false, "Pulled",
            "Successfully pulled image \"" + container.image + "\" in " + Seconds(end - pull_began) +
-               " (" + Seconds(end - began) + " including waiting). Image size: " +
-               std::to_string(local->size_bytes) + " bytes.");
+               " (" + Seconds(end - began) +
+               " including waiting). Image size: " + std::to_string(local->size_bytes) + " bytes.");
   outcome.image = std::move(local).value();
   return outcome;
 }

@@ -129,8 +129,8 @@ class Follower {
  public:
   explicit Follower(const std::string& path) : fd_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
     if (fd_ >= 0) {
-      ::inotify_add_watch(fd_, path.c_str(), IN_MODIFY | IN_CLOSE_WRITE | IN_MOVE_SELF |
-                                                 IN_DELETE_SELF | IN_ATTRIB);
+      ::inotify_add_watch(fd_, path.c_str(),
+                          IN_MODIFY | IN_CLOSE_WRITE | IN_MOVE_SELF | IN_DELETE_SELF | IN_ATTRIB);
     }
   }
   ~Follower() {
@@ -173,8 +173,8 @@ std::optional<LogLine> ParseLogLine(std::string_view line) {
       return std::nullopt;
     }
     out.timestamp = line.substr(time + 8, end - time - 8);
-    out.stream = kube::FindString(*parsed, {"stream"}) == "stderr" ? StreamId::kStderr
-                                                                   : StreamId::kStdout;
+    out.stream =
+        kube::FindString(*parsed, {"stream"}) == "stderr" ? StreamId::kStderr : StreamId::kStdout;
     out.text = kube::FindString(*parsed, {"log"});
     out.partial = out.text.empty() || out.text.back() != '\n';
     if (!out.partial) {
@@ -208,7 +208,8 @@ Result<void> ReadLog(const std::string& path, const LogOptions& options,
                      const std::function<bool()>& ended, Canceller* cancel) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
-    return Status(Reason::kNotFound, "unable to open log file: " + std::string(std::strerror(errno)));
+    return Status(Reason::kNotFound,
+                  "unable to open log file: " + std::string(std::strerror(errno)));
   }
   Follower follower(options.follow ? path : "");
   struct stat info {};

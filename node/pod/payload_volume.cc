@@ -21,9 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kDataLink = "..data";
 
-Status Failed(const std::string& path) {
-  return InternalError(path + ": " + std::strerror(errno));
-}
+Status Failed(const std::string& path) { return InternalError(path + ": " + std::strerror(errno)); }
 
 std::string FirstPart(std::string_view path) { return std::string(path.substr(0, path.find('/'))); }
 
@@ -77,10 +75,9 @@ Result<void> WriteOne(const std::string& path, const PayloadFile& file,
   if (options.fs_group) {
     mode |= (mode & 0400) >> 3;
   }
-  if (result.ok() &&
-      (::fchown(fd, file.owner.value_or(static_cast<uid_t>(-1)),
-                options.fs_group.value_or(static_cast<gid_t>(-1))) != 0 ||
-       ::fchmod(fd, mode) != 0)) {
+  if (result.ok() && (::fchown(fd, file.owner.value_or(static_cast<uid_t>(-1)),
+                               options.fs_group.value_or(static_cast<gid_t>(-1))) != 0 ||
+                      ::fchmod(fd, mode) != 0)) {
     result = Failed(path);
   }
   ::close(fd);

@@ -1,7 +1,7 @@
 // PayloadVolume: a folder of small files that changes all at once. Readers see either the old files
-// or the new ones: the files live in a timestamped folder, `..data` is a symbolic link to it that is
-// swapped by rename, and the visible names are links through `..data`.
-// Source: kubelet volume/util AtomicWriter. Threads: one writer per folder.
+// or the new ones: the files live in a timestamped folder, `..data` is a symbolic link to it that
+// is swapped by rename, and the visible names are links through `..data`. Source: kubelet
+// volume/util AtomicWriter. Threads: one writer per folder.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,7 @@ std::string PortText(const Json* port) {
   if (port == nullptr) {
     return {};
   }
-  return port->is_string() ? port->get<std::string>()
+  return port->is_string()           ? port->get<std::string>()
          : port->is_number_integer() ? std::to_string(port->get<std::int64_t>())
                                      : std::string();
 }
@@ -106,7 +106,7 @@ ContainerPlan ParseContainer(const Json& json, ContainerRole role, RestartPolicy
       plan.role = ContainerRole::kSidecar;
     }
     // An init container is repeated until it succeeds, unless the pod is Never.
-    plan.restart_policy = plan.role == ContainerRole::kSidecar          ? RestartPolicy::kAlways
+    plan.restart_policy = plan.role == ContainerRole::kSidecar  ? RestartPolicy::kAlways
                           : pod_policy == RestartPolicy::kNever ? RestartPolicy::kNever
                                                                 : RestartPolicy::kOnFailure;
   } else if (role == ContainerRole::kEphemeral) {
@@ -121,8 +121,7 @@ ContainerPlan ParseContainer(const Json& json, ContainerRole role, RestartPolicy
   plan.pre_stop = ParseHandler(Find(json, {"lifecycle", "preStop"}));
   plan.stop_signal = FindString(json, {"lifecycle", "stopSignal"});
   plan.termination_path = FindString(json, {"terminationMessagePath"}, "/dev/termination-log");
-  plan.fallback_to_logs =
-      FindString(json, {"terminationMessagePolicy"}) == "FallbackToLogsOnError";
+  plan.fallback_to_logs = FindString(json, {"terminationMessagePolicy"}) == "FallbackToLogsOnError";
   plan.tty = FindBool(json, {"tty"});
   plan.stdin_open = FindBool(json, {"stdin"});
   plan.stdin_once = FindBool(json, {"stdinOnce"});
@@ -234,8 +233,7 @@ std::string QosClassOf(const Json& pod) {
     for (const Json& container : *list) {
       for (const std::string_view resource : {"cpu", "memory"}) {
         const auto amount = [&](std::string_view kind) {
-          return kube::Quantity::ParseOrZero(
-              FindString(container, {"resources", kind, resource}));
+          return kube::Quantity::ParseOrZero(FindString(container, {"resources", kind, resource}));
         };
         const kube::Quantity limit = amount("limits");
         const kube::Quantity request = amount("requests");

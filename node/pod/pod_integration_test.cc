@@ -55,7 +55,9 @@ class PodTest : public testing::Test {
     }
     return out;
   }
-  static std::string Phase(const Json& status) { return std::string(FindString(status, {"phase"})); }
+  static std::string Phase(const Json& status) {
+    return std::string(FindString(status, {"phase"}));
+  }
   static bool IsReady(const Json& status) {
     const Json* conditions = Find(status, {"conditions"});
     return conditions != nullptr &&
@@ -156,7 +158,8 @@ spec: {containers: [{name: c, command: [sh, -c, "echo run; exit 1"]}]}
   EXPECT_EQ(container["lastState"]["terminated"]["exitCode"], 1);
   EXPECT_EQ(container["state"]["waiting"]["message"],
             "back-off 10s restarting failed container=c pod=crash_default(" + uid + ")");
-  EXPECT_TRUE(HasEvent(uid, "BackOff: Back-off restarting failed container c in pod crash_default"));
+  EXPECT_TRUE(
+      HasEvent(uid, "BackOff: Back-off restarting failed container c in pod crash_default"));
   EXPECT_EQ(bench_->Log(uid, "c", true), "run");
   EXPECT_EQ(Phase(bench_->StatusOf(uid)), "Running");
 }
@@ -287,8 +290,9 @@ spec:
   const std::string ip(FindString(bench_->StatusOf(uid), {"podIP"}));
   EXPECT_EQ(bench_->Exec(uid, "c", {"sh", "-c", "echo $P_KEY,$NAME,$IP,$REF,$PW,$FROM_IMAGE"}),
             "from-env,vols," + ip + ",vols-10.96.0.1-$(X)-$(UNSET),s3cret,yes\n");
-  EXPECT_EQ(bench_->Exec(uid, "c", {"cat", "/conf/file", "/single", "/sec/password", "/all/token",
-                                    "/all/deep/er/file", "/all/labels", "/all/cpu"}),
+  EXPECT_EQ(bench_->Exec(uid, "c",
+                         {"cat", "/conf/file", "/single", "/sec/password", "/all/token",
+                          "/all/deep/er/file", "/all/labels", "/all/cpu"}),
             "oneones3crettoken-of-robot-for-volsoneapp=\"vols\"67108864");
   EXPECT_EQ(bench_->Exec(uid, "c", {"sh", "-c", "df -k /mem | tail -n1 | grep -c 1024"}), "1\n");
   EXPECT_EQ(bench_->Exec(uid, "c", {"sh", "-c", "stat -c %g:%a -L /sec/password; id -G"}),
@@ -338,7 +342,8 @@ spec:
   ASSERT_TRUE(bench_->Await(uid, [](const Json& status) {
     return FindInt(Container(status), {"restartCount"}) == 1 && IsReady(status);
   })) << Describe(uid);
-  EXPECT_TRUE(HasEvent(uid, "Unhealthy: Readiness probe failed: HTTP probe failed with statuscode: 404"));
+  EXPECT_TRUE(
+      HasEvent(uid, "Unhealthy: Readiness probe failed: HTTP probe failed with statuscode: 404"));
   EXPECT_TRUE(HasEvent(uid, "Unhealthy: Liveness probe failed: cat: can't open"));
   EXPECT_TRUE(HasEvent(uid, "Killing: Container web failed liveness probe, will be restarted"));
 }
@@ -347,7 +352,8 @@ TEST_F(PodTest, HooksAndGraceAtDeletion) {
   const std::string uid = Run(R"(
 metadata: {name: hooks}
 spec:
-  volumes: [{name: v, hostPath: {path: )" + root_ + R"(/hooks, type: DirectoryOrCreate}}]
+  volumes: [{name: v, hostPath: {path: )" +
+                              root_ + R"(/hooks, type: DirectoryOrCreate}}]
   containers:
   - name: c
     command: [sh, -c, "trap 'echo term >> /v/log; exit 0' TERM; while true; do sleep 0.1; done"]
@@ -400,7 +406,8 @@ metadata: {name: other}
 spec: {containers: [{name: c, command: [sleep, "1000"]}]}
 )");
   ASSERT_TRUE(AwaitReady(uid) && AwaitReady(other)) << Describe(uid);
-  EXPECT_EQ(bench_->Exec(uid, "b", {"sh", "-c", "timeout 5 wget -q -O - http://127.0.0.1/i"}), "hi\n");
+  EXPECT_EQ(bench_->Exec(uid, "b", {"sh", "-c", "timeout 5 wget -q -O - http://127.0.0.1/i"}),
+            "hi\n");
   const std::string ip(FindString(bench_->StatusOf(uid), {"podIP"}));
   EXPECT_EQ(bench_->Exec(other, "c", {"sh", "-c", "timeout 5 wget -q -O - http://" + ip + "/i"}),
             "hi\n");
@@ -427,7 +434,10 @@ metadata: {name: root}
 spec: {containers: [{name: c, command: ["true"], securityContext: {runAsNonRoot: true}}]}
 )");
   ASSERT_TRUE(AwaitReady(uid)) << Describe(uid);
-  EXPECT_EQ(bench_->Exec(uid, "c", {"sh", "-c", "id -u; id -g; id -G; touch /x 2>&1; touch /tmp/x 2>&1; grep -E 'CapEff|NoNewPrivs' /proc/1/status"}),
+  EXPECT_EQ(bench_->Exec(uid, "c",
+                         {"sh", "-c",
+                          "id -u; id -g; id -G; touch /x 2>&1; touch /tmp/x 2>&1; grep -E "
+                          "'CapEff|NoNewPrivs' /proc/1/status"}),
             "1000\n3000\n3000 5000\ntouch: /x: Read-only file system\n"
             "touch: /tmp/x: Read-only file system\n"
             "CapEff:\t0000000000000000\nNoNewPrivs:\t1\n");
@@ -489,16 +499,22 @@ spec: {restartPolicy: Never, containers: [{name: c, command: [sh, -c, "sleep 1; 
 TEST_F(PodTest, CdiDevicesReachTheContainerWithTheirHooks) {
   ASSERT_TRUE(MakeDirectories(root_ + "/cdi").ok());
   ASSERT_TRUE(WriteFile(root_ + "/data.txt", "from-cdi", 0644).ok());
-  ASSERT_TRUE(WriteFile(root_ + "/cdi/v.json", R"({"cdiVersion":"0.6.0","kind":"sublet.test/dev",
+  ASSERT_TRUE(WriteFile(root_ + "/cdi/v.json",
+                        R"({"cdiVersion":"0.6.0","kind":"sublet.test/dev",
     "containerEdits":{"env":["ALL=1"]},
     "devices":[{"name":"one","containerEdits":{"env":["DEV=one"],
-      "mounts":[{"hostPath":")" + root_ + R"(/data.txt","containerPath":"/cdi/data","options":["ro"]}],
+      "mounts":[{"hostPath":")" +
+                            root_ + R"(/data.txt","containerPath":"/cdi/data","options":["ro"]}],
       "deviceNodes":[{"path":"/dev/mine","hostPath":"/dev/null"}],
-      "hooks":[{"hookName":"createRuntime","path":"/bin/sh","args":["sh","-c","cat > )" + root_ +
-      R"(/hook.json"]}]}}]})", 0644).ok());
-  const std::string uid = Run(R"(
+      "hooks":[{"hookName":"createRuntime","path":"/bin/sh","args":["sh","-c","cat > )" +
+                            root_ + R"(/hook.json"]}]}}]})",
+                        0644)
+                  .ok());
+  const std::string uid =
+      Run(R"(
 metadata: {name: cdi, annotations: {cdi.k8s.io/test: sublet.test/dev=one}}
-spec: {containers: [{name: c, command: [sh, -c, "test -s )" + root_ + R"(/x; echo $ALL $DEV; cat /cdi/data; ls /dev/mine; exec sleep 1000"]}]}
+spec: {containers: [{name: c, command: [sh, -c, "test -s )" +
+          root_ + R"(/x; echo $ALL $DEV; cat /cdi/data; ls /dev/mine; exec sleep 1000"]}]}
 )");
   const std::string missing = Run(R"(
 metadata: {name: nocdi, annotations: {cdi.k8s.io/test: sublet.test/dev=two}}

@@ -1,15 +1,14 @@
 // Pure parts of the pod runtime: status, environment, configuration, files, logs, CDI, gRPC.
-#include <gtest/gtest.h>
 #include <arpa/inet.h>
+#include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <future>
-#include <thread>
-
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "node/pod/actions.h"
 #include "node/pod/cdi.h"
@@ -114,7 +113,10 @@ TEST(PodStatus, VerdictsAndForgottenContainers) {
   forgotten.finished_before = true;
   Json old = {{"phase", "Succeeded"},
               {"containerStatuses",
-               {{{"name", "c"}, {"ready", false}, {"started", false}, {"restartCount", 2},
+               {{{"name", "c"},
+                 {"ready", false},
+                 {"started", false},
+                 {"restartCount", 2},
                  {"state", {{"terminated", {{"exitCode", 0}}}}}}}}};
   status = MakePodStatus(*plan, forgotten, old, context);
   EXPECT_EQ(status["phase"], "Succeeded");
@@ -131,9 +133,9 @@ TEST(PodStatus, CrashLoopTextsAreGos) {
 
 TEST(QosClass, FollowsRequestsAndLimits) {
   const auto qos = [](const char* resources) {
-    return QosClassOf(*Plan(std::string("spec: {containers: [{name: c, resources: ") + resources +
-                            "}]}")
-                           ->object);
+    return QosClassOf(
+        *Plan(std::string("spec: {containers: [{name: c, resources: ") + resources + "}]}")
+             ->object);
   };
   EXPECT_EQ(qos("{}"), "BestEffort");
   EXPECT_EQ(qos("{requests: {cpu: 1m}}"), "Burstable");
@@ -179,7 +181,8 @@ TEST(ContainerSpec, CommandLinesAndCgroupNumbers) {
   const auto plan = Plan(R"y(
 metadata: {name: p, namespace: ns, uid: u}
 spec: {containers: [{name: c, args: ["$(X)"], resources: {requests: {cpu: 250m}, limits: {cpu: 500m, memory: 64Mi}}}]}
-)y");;
+)y");
+  ;
   ContainerFacts facts;
   facts.sandbox_id = "s";
   facts.image.entrypoint = {"/entry"};
@@ -209,8 +212,9 @@ TEST(ResolvConf, PoliciesAndOptions) {
             "nameserver 10.96.0.10\noptions ndots:2 edns0\n");
   EXPECT_EQ(MakeResolvConf(*Plan("spec: {dnsPolicy: Default}"), dns), "nameserver 192.0.2.53\n");
   EXPECT_EQ(MakeResolvConf(*Plan("spec: {hostNetwork: true}"), dns), "nameserver 192.0.2.53\n");
-  EXPECT_EQ(MakeResolvConf(*Plan("spec: {dnsPolicy: None, dnsConfig: {nameservers: [1.2.3.4]}}"), dns),
-            "nameserver 1.2.3.4\n");
+  EXPECT_EQ(
+      MakeResolvConf(*Plan("spec: {dnsPolicy: None, dnsConfig: {nameservers: [1.2.3.4]}}"), dns),
+      "nameserver 1.2.3.4\n");
 }
 
 TEST(PayloadVolume, SwapsAtOnceAndRemovesWhatIsGone) {
@@ -252,7 +256,8 @@ TEST(RemoveTree, DoesNotFollowLinks) {
   ASSERT_TRUE(MakeDirectories(folder.path() + "/keep").ok());
   ASSERT_TRUE(WriteFile(folder.path() + "/keep/f", "x", 0644).ok());
   ASSERT_TRUE(MakeDirectories(folder.path() + "/tree/sub").ok());
-  ASSERT_EQ(::symlink((folder.path() + "/keep").c_str(), (folder.path() + "/tree/link").c_str()), 0);
+  ASSERT_EQ(::symlink((folder.path() + "/keep").c_str(), (folder.path() + "/tree/link").c_str()),
+            0);
   EXPECT_TRUE(RemoveTree(folder.path() + "/tree").ok());
   EXPECT_EQ(ReadFile(folder.path() + "/keep/f", 10), "x");
 }
@@ -261,12 +266,13 @@ class LogTest : public testing::Test {
  protected:
   std::string Read(LogOptions options) {
     std::string out;
-    EXPECT_TRUE(ReadLog(folder_.path() + "/log", options,
-                        [&](std::string_view text) {
-                          out += text;
-                          return true;
-                        },
-                        [] { return true; }, nullptr)
+    EXPECT_TRUE(ReadLog(
+                    folder_.path() + "/log", options,
+                    [&](std::string_view text) {
+                      out += text;
+                      return true;
+                    },
+                    [] { return true; }, nullptr)
                     .ok());
     return out;
   }
@@ -277,11 +283,12 @@ class LogTest : public testing::Test {
 };
 
 TEST_F(LogTest, ReadsCriLinesWithPartialOnes) {
-  Write("2026-01-01T00:00:01.000000001Z stdout F one\n"
-        "2026-01-01T00:00:02.000000002Z stderr P tw\n"
-        "2026-01-01T00:00:02.000000003Z stderr F o\n"
-        "garbage\n"
-        "2026-01-01T00:00:03.000000004Z stdout F \n");
+  Write(
+      "2026-01-01T00:00:01.000000001Z stdout F one\n"
+      "2026-01-01T00:00:02.000000002Z stderr P tw\n"
+      "2026-01-01T00:00:02.000000003Z stderr F o\n"
+      "garbage\n"
+      "2026-01-01T00:00:03.000000004Z stdout F \n");
   EXPECT_EQ(Read({}), "one\ntwo\n\n");
   LogOptions options;
   options.timestamps = true;
@@ -308,7 +315,9 @@ TEST_F(LogTest, ReadsCriLinesWithPartialOnes) {
 
 TEST_F(LogTest, ReadsDockersJson) {
   Write(R"({"log":"a \"q\"\n","stream":"stdout","time":"2026-01-01T00:00:01.5Z"})"
-        "\n" R"({"log":"b","stream":"stderr","time":"2026-01-01T00:00:02.5Z"})" "\n");
+        "\n"
+        R"({"log":"b","stream":"stderr","time":"2026-01-01T00:00:02.5Z"})"
+        "\n");
   EXPECT_EQ(Read({}), "a \"q\"\nb");
   LogOptions options;
   options.timestamps = true;
@@ -332,7 +341,8 @@ TEST_F(LogTest, TailsAcrossBlocks) {
 // Answers one connection after the other with the given codes, then ends.
 class HttpAnswers {
  public:
-  explicit HttpAnswers(std::vector<int> codes) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  explicit HttpAnswers(std::vector<int> codes)
+      : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -346,7 +356,8 @@ class HttpAnswers {
         const int client = ::accept(fd_, nullptr, nullptr);
         char request[4096];
         (void)!::read(client, request, sizeof(request));
-        const std::string answer = "HTTP/1.1 " + std::to_string(code) + " x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        const std::string answer = "HTTP/1.1 " + std::to_string(code) +
+                                   " x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
         (void)!::write(client, answer.data(), answer.size());
         ::close(client);
       }
@@ -415,7 +426,8 @@ TEST(Status, AContainerTheEngineForgotIsShownAsEndedAndItsCountGoesOn) {
   const Json& shown = status["containerStatuses"][0];
   EXPECT_EQ(shown["lastState"]["terminated"]["reason"], "ContainerStatusUnknown") << shown.dump();
   EXPECT_EQ(shown["restartCount"], 2);
-  EXPECT_EQ(MakePodStatus(*plan, PodRecord(), status, StatusContext())["containerStatuses"][0]["lastState"],
+  EXPECT_EQ(MakePodStatus(*plan, PodRecord(), status,
+                          StatusContext())["containerStatuses"][0]["lastState"],
             shown["lastState"]);
 }
 
@@ -454,14 +466,16 @@ TEST(Cdi, LaterFoldersWinAndBrokenFilesAreLeftOut) {
     ASSERT_TRUE(MakeDirectories(folder.path() + name).ok());
   }
   const auto spec = [](const char* value) {
-    return std::string("cdiVersion: 0.6.0\nkind: v.com/gpu\ndevices: [{name: '0', containerEdits: "
-                       "{env: [V=") +
+    return std::string(
+               "cdiVersion: 0.6.0\nkind: v.com/gpu\ndevices: [{name: '0', containerEdits: "
+               "{env: [V=") +
            value + "]}}]\n";
   };
   ASSERT_TRUE(WriteFile(folder.path() + "/a/x.yaml", spec("1"), 0644).ok());
   ASSERT_TRUE(WriteFile(folder.path() + "/b/x.yaml", spec("2"), 0644).ok());
   ASSERT_TRUE(WriteFile(folder.path() + "/b/y.json", "{", 0644).ok());
-  auto edits = ResolveCdi({folder.path() + "/a", folder.path() + "/b", "/no/such"}, {"v.com/gpu=0"});
+  auto edits =
+      ResolveCdi({folder.path() + "/a", folder.path() + "/b", "/no/such"}, {"v.com/gpu=0"});
   ASSERT_TRUE(edits.ok());
   EXPECT_EQ(edits->env, (std::vector<std::string>{"V=2"}));
   EXPECT_FALSE(ResolveCdi({folder.path() + "/a"}, {"v.com/gpu=9"}).ok());
@@ -474,8 +488,9 @@ TEST(Images, QualifiesNamesAndFindsLogins) {
   EXPECT_EQ(QualifyImage("reg:5000/x@sha256:abc"), "reg:5000/x@sha256:abc");
   // {"auths":{"https://reg:5000/v1/":{"auth":"dTpw"}}}
   const Json secret = {
-      {"data", {{".dockerconfigjson",
-                 "eyJhdXRocyI6eyJodHRwczovL3JlZzo1MDAwL3YxLyI6eyJhdXRoIjoiZFRwdyJ9fX0="}}}};
+      {"data",
+       {{".dockerconfigjson",
+         "eyJhdXRocyI6eyJodHRwczovL3JlZzo1MDAwL3YxLyI6eyJhdXRoIjoiZFRwdyJ9fX0="}}}};
   const auto login = FindRegistryAuth(secret, "reg:5000");
   ASSERT_TRUE(login.has_value());
   EXPECT_EQ(login->username, "u");

@@ -16,8 +16,8 @@ struct Prober::Entry {
   bool held = false;  // waits for the startup probe, or failed for good
   int successes = 0;
   int failures = 0;
-  bool last_success = false;  // the state that was reported last
-  bool ever = false;  // it has succeeded once
+  bool last_success = false;           // the state that was reported last
+  bool ever = false;                   // it has succeeded once
   std::chrono::milliseconds soon{50};  // how long after a failure before that it is asked again
 };
 
@@ -46,27 +46,28 @@ void Prober::Add(const Target& target, const OnReport& on_report) {
     return;
   }
   const bool has_startup = container->startup.has_value() && !target.startup_passed;
-  const auto add = [&](ProbeKind kind,
-                       const std::optional<ProbePlan>& plan) SUBLET_REQUIRES(mutex_) {
-    if (!plan) {
-      return;
-    }
-    auto entry = std::make_shared<Entry>();
-    entry->target = target;
-    entry->on_report = on_report;
-    entry->kind = kind;
-    entry->plan = *plan;
-    entry->container = container;
-    // A running container is alive until the opposite is shown, and not ready likewise.
-    entry->last_success = kind == ProbeKind::kLiveness ||
-                          (kind == ProbeKind::kReadiness && target.ready);
-    entry->ever = entry->last_success;
-    entries_.emplace(target.container_id, entry);
-    entry->held = has_startup && kind != ProbeKind::kStartup;
-    if (!entry->held) {
-      Schedule(entry, target.started + plan->initial_delay);
-    }
-  };
+  const auto add = [&](ProbeKind kind, const std::optional<ProbePlan>& plan)
+                       SUBLET_REQUIRES(mutex_) {
+                         if (!plan) {
+                           return;
+                         }
+                         auto entry = std::make_shared<Entry>();
+                         entry->target = target;
+                         entry->on_report = on_report;
+                         entry->kind = kind;
+                         entry->plan = *plan;
+                         entry->container = container;
+                         // A running container is alive until the opposite is shown, and not ready
+                         // likewise.
+                         entry->last_success = kind == ProbeKind::kLiveness ||
+                                               (kind == ProbeKind::kReadiness && target.ready);
+                         entry->ever = entry->last_success;
+                         entries_.emplace(target.container_id, entry);
+                         entry->held = has_startup && kind != ProbeKind::kStartup;
+                         if (!entry->held) {
+                           Schedule(entry, target.started + plan->initial_delay);
+                         }
+                       };
   if (has_startup) {
     add(ProbeKind::kStartup, container->startup);
   }
@@ -116,8 +117,7 @@ void Prober::Run(int index) {
           changed_.WaitUntil(mutex_, due_.begin()->first);
         }
         --idle_;
-        if (!stopped_ && !due_.empty() &&
-            due_.begin()->first <= std::chrono::steady_clock::now()) {
+        if (!stopped_ && !due_.empty() && due_.begin()->first <= std::chrono::steady_clock::now()) {
           entry = due_.begin()->second;
           due_.erase(due_.begin());
           if (!due_.empty()) {
@@ -155,9 +155,10 @@ void Prober::Probe(const std::shared_ptr<Entry>& entry) {
     const bool quick = std::chrono::steady_clock::now() - began < entry->plan.period / 2;
     if (entry->kind != ProbeKind::kLiveness && !outcome.success && !entry->ever && quick &&
         entry->soon < entry->plan.period && entry->plan.handler.kind != HandlerPlan::Kind::kExec) {
-      // Differs: a kubelet waits a whole period after the first failure. What has only just been started
-      // is asked again soon, then less and less often; these failures do not count, so failureThreshold
-      // still means periods. Not by exec, which costs the engine a process each time.
+      // Differs: a kubelet waits a whole period after the first failure. What has only just been
+      // started is asked again soon, then less and less often; these failures do not count, so
+      // failureThreshold still means periods. Not by exec, which costs the engine a process each
+      // time.
       Schedule(entry, began + entry->soon);
       entry->soon *= 2;
       return;
@@ -167,8 +168,7 @@ void Prober::Probe(const std::shared_ptr<Entry>& entry) {
     entry->failures = outcome.success ? 0 : entry->failures + 1;
     const bool over = outcome.success ? entry->successes >= entry->plan.success_threshold
                                       : entry->failures >= entry->plan.failure_threshold;
-    const bool first_failed_start =
-        entry->kind == ProbeKind::kStartup && !outcome.success && over;
+    const bool first_failed_start = entry->kind == ProbeKind::kStartup && !outcome.success && over;
     report.crossed = over && (outcome.success != entry->last_success || first_failed_start);
     if (report.crossed) {
       entry->last_success = outcome.success;
@@ -182,8 +182,8 @@ void Prober::Probe(const std::shared_ptr<Entry>& entry) {
       for (auto it = begin; it != end; ++it) {
         if (it->second->held) {
           it->second->held = false;
-          Schedule(it->second, std::max(began, it->second->target.started +
-                                                   it->second->plan.initial_delay));
+          Schedule(it->second,
+                   std::max(began, it->second->target.started + it->second->plan.initial_delay));
         }
       }
     }

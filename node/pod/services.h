@@ -40,9 +40,9 @@ class AgentPort {
 };
 
 struct PodServicesConfig {
-  std::string instance;       // label value that marks our containers
-  std::string root;           // absolute state folder
-  std::string runtime_name;   // "podman", "docker": the scheme of container IDs
+  std::string instance;      // label value that marks our containers
+  std::string root;          // absolute state folder
+  std::string runtime_name;  // "podman", "docker": the scheme of container IDs
   std::vector<std::string> host_ips;
   std::int64_t memory_bytes = 0;
   int oom_score_floor = -1000;  // LowestOomScore()

@@ -22,8 +22,8 @@ int PollTimeout(Deadline deadline) {
   if (deadline == Deadline::max()) {
     return -1;
   }
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline -
-                                                                 std::chrono::steady_clock::now());
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
   return static_cast<int>(std::clamp<long long>(left.count(), 0, 1 << 30));
 }
 
@@ -146,7 +146,8 @@ Result<void> ProbeSocket::Write(std::string_view data, Deadline deadline) {
     bool wants_read = false;
     if (ssl_ != nullptr) {
       ERR_clear_error();
-      n = SSL_write(ssl_, data.data(), static_cast<int>(std::min<std::size_t>(data.size(), 1 << 20)));
+      n = SSL_write(ssl_, data.data(),
+                    static_cast<int>(std::min<std::size_t>(data.size(), 1 << 20)));
       if (n <= 0) {
         const int error = SSL_get_error(ssl_, static_cast<int>(n));
         if (error != SSL_ERROR_WANT_READ && error != SSL_ERROR_WANT_WRITE) {
@@ -173,7 +174,8 @@ Result<std::size_t> ProbeSocket::Read(char* data, std::size_t bytes_max, Deadlin
   for (;;) {
     if (ssl_ != nullptr) {
       ERR_clear_error();
-      const int n = SSL_read(ssl_, data, static_cast<int>(std::min<std::size_t>(bytes_max, 1 << 20)));
+      const int n =
+          SSL_read(ssl_, data, static_cast<int>(std::min<std::size_t>(bytes_max, 1 << 20)));
       if (n > 0) {
         return static_cast<std::size_t>(n);
       }

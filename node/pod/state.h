@@ -1,6 +1,6 @@
-// PodRecord: what the node agent knows about the containers of one pod: what the engine showed, what
-// is under way, and why the last try failed. The worker writes it; decide.cc and status.cc read it.
-// Threads: confined to the pod's worker.
+// PodRecord: what the node agent knows about the containers of one pod: what the engine showed,
+// what is under way, and why the last try failed. The worker writes it; decide.cc and status.cc
+// read it. Threads: confined to the pod's worker.
 #pragma once
 
 #include <chrono>
@@ -50,11 +50,12 @@ struct ContainerRecord {
   std::optional<Failure> waiting;       // the last try to start it failed
   MonotonicTime retry_at{};             // not tried again before
   seconds start_backoff{0};             // grows with failed tries
-  // Waits between restarts after an end: the wait that the next end will bring, and when it was set.
+  // Waits between restarts after an end: the wait that the next end will bring, and when it was
+  // set.
   seconds crash_backoff{0};
   WallTime crash_backoff_set{};
-  bool is_starting = false;  // a start job is under way
-  bool is_stopping = false;  // a stop job is under way
+  bool is_starting = false;                // a start job is under way
+  bool is_stopping = false;                // a stop job is under way
   std::optional<std::string> kill_reason;  // a probe or hook asks for its end; the Event's text
   std::optional<seconds> kill_grace;
   bool startup_passed = false;  // of the current run; true at once without a startup probe

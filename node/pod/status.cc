@@ -20,10 +20,10 @@ Json TerminatedState(const Incarnation& run, const std::string& runtime) {
   if (run.exit_code > 128 && run.exit_code < 128 + 65 && run.reason == "Signaled") {
     state["signal"] = run.exit_code - 128;
   }
-  state["startedAt"] = run.started_at == WallTime{} ? Json(nullptr)
-                                                    : Json(kube::FormatTime(run.started_at));
-  state["finishedAt"] = run.finished_at == WallTime{} ? Json(nullptr)
-                                                      : Json(kube::FormatTime(run.finished_at));
+  state["startedAt"] =
+      run.started_at == WallTime{} ? Json(nullptr) : Json(kube::FormatTime(run.started_at));
+  state["finishedAt"] =
+      run.finished_at == WallTime{} ? Json(nullptr) : Json(kube::FormatTime(run.finished_at));
   if (!run.id.empty()) {
     state["containerID"] = runtime + "://" + run.id;
   }
@@ -59,8 +59,12 @@ class Builder {
  public:
   Builder(const PodPlan& plan, const PodRecord& record, const Json& old_status,
           const StatusContext& context)
-      : plan_(plan), record_(record), old_(old_status), context_(context),
-        finished_(HasFinished(plan, record)), terminating_(IsTerminating(plan, record)),
+      : plan_(plan),
+        record_(record),
+        old_(old_status),
+        context_(context),
+        finished_(HasFinished(plan, record)),
+        terminating_(IsTerminating(plan, record)),
         initialized_(IsInitialized(plan, record)) {}
 
   Json Run() {
@@ -90,9 +94,11 @@ class Builder {
     } else {
       Keep("startTime", &status);
     }
-    status["qosClass"] = FindString(old_, {"qosClass"}).empty() ? QosClassOf(*plan_.object)
-                                                                : std::string(FindString(old_, {"qosClass"}));
-    if (const auto generation = FindInt(*plan_.object, {"metadata", "generation"}); generation > 0) {
+    status["qosClass"] = FindString(old_, {"qosClass"}).empty()
+                             ? QosClassOf(*plan_.object)
+                             : std::string(FindString(old_, {"qosClass"}));
+    if (const auto generation = FindInt(*plan_.object, {"metadata", "generation"});
+        generation > 0) {
       status["observedGeneration"] = generation;
     }
     status["conditions"] = Conditions(std::string(FindString(status, {"phase"})), init, main);
@@ -168,8 +174,12 @@ class Builder {
     if (!state.current && old != nullptr && finished_) {
       return *old;
     }
-    Json out = {{"name", container.name}, {"image", container.image}, {"imageID", ""},
-                {"ready", false},         {"started", false},         {"restartCount", 0},
+    Json out = {{"name", container.name},
+                {"image", container.image},
+                {"imageID", ""},
+                {"ready", false},
+                {"started", false},
+                {"restartCount", 0},
                 {"lastState", Json::object()}};
     if (state.current) {
       out["image"] = state.current->image.empty() ? container.image : state.current->image;
@@ -221,8 +231,7 @@ class Builder {
   void PutState(const ContainerPlan& container, const ContainerRecord& state, const Json* old,
                 Json* out) const {
     if (state.IsRunning()) {
-      (*out)["state"] = {
-          {"running", {{"startedAt", kube::FormatTime(state.current->started_at)}}}};
+      (*out)["state"] = {{"running", {{"startedAt", kube::FormatTime(state.current->started_at)}}}};
       (*out)["started"] = state.startup_passed;
       // Init containers are "ready" when they have succeeded; ephemeral ones never are.
       (*out)["ready"] = container.role != ContainerRole::kInit &&
@@ -240,8 +249,8 @@ class Builder {
       // The wait before the next run, or why it does not come: the end moves to lastState.
       if (RestartAt(state) > context_.now) {
         (*out)["lastState"] = (*out)["state"];
-        (*out)["state"] = WaitingState(
-            "CrashLoopBackOff", CrashLoopMessage(plan_, container, state.crash_backoff));
+        (*out)["state"] = WaitingState("CrashLoopBackOff",
+                                       CrashLoopMessage(plan_, container, state.crash_backoff));
       } else if (state.waiting) {
         (*out)["lastState"] = (*out)["state"];
         (*out)["state"] = WaitingState(state.waiting->reason, state.waiting->message);
@@ -331,7 +340,8 @@ std::string Builder::Phase(const Json& init, const Json& main) const {
 
 Json Builder::Condition(std::string_view type, bool is_true, std::string_view reason,
                         std::string_view message) const {
-  Json condition = {{"type", type}, {"status", is_true ? "True" : "False"}, {"lastProbeTime", nullptr}};
+  Json condition = {
+      {"type", type}, {"status", is_true ? "True" : "False"}, {"lastProbeTime", nullptr}};
   std::string since = kube::FormatTime(context_.now);
   if (const Json* list = Find(old_, {"conditions"}); list != nullptr && list->is_array()) {
     for (const Json& old : *list) {
@@ -364,7 +374,9 @@ std::string Names(const std::vector<std::string>& names) {
 
 Json Builder::Conditions(const std::string& phase, const Json& init, const Json& main) const {
   const bool ended = phase == "Succeeded" || phase == "Failed";
-  const std::string end_reason = phase == "Succeeded" ? "PodCompleted" : phase == "Failed" ? "PodFailed" : "";
+  const std::string end_reason = phase == "Succeeded" ? "PodCompleted"
+                                 : phase == "Failed"  ? "PodFailed"
+                                                      : "";
   std::vector<std::string> not_initialized;
   std::vector<std::string> not_ready;
   for (std::size_t i = 0; i < init.size(); ++i) {
@@ -409,17 +421,19 @@ Json Builder::Conditions(const std::string& phase, const Json& init, const Json&
   std::string ready_text = text;
   for (const std::string& gate : plan_.readiness_gates) {
     const Json* found = nullptr;
-    if (const Json* list = Find(*plan_.object, {"status", "conditions"}); list && list->is_array()) {
+    if (const Json* list = Find(*plan_.object, {"status", "conditions"});
+        list && list->is_array()) {
       for (const Json& condition : *list) {
         found = FindString(condition, {"type"}) == gate ? &condition : found;
       }
     }
     if (containers_ready && (found == nullptr || FindString(*found, {"status"}) != "True")) {
       ready_text = ready ? "" : ready_text + ", ";
-      ready_text += found == nullptr
-                        ? "corresponding condition of pod readiness gate \"" + gate + "\" does not exist."
-                        : "the status of pod readiness gate \"" + gate + "\" is not \"True\", but " +
-                              std::string(FindString(*found, {"status"}));
+      ready_text +=
+          found == nullptr
+              ? "corresponding condition of pod readiness gate \"" + gate + "\" does not exist."
+              : "the status of pod readiness gate \"" + gate + "\" is not \"True\", but " +
+                    std::string(FindString(*found, {"status"}));
       ready = false;
       ready_why = "ReadinessGatesNotReady";
     }
@@ -446,8 +460,8 @@ std::string CrashLoopMessage(const PodPlan& plan, const ContainerPlan& container
     text = std::to_string(total / 60) + "m";
   }
   text += std::to_string(total % 60) + "s";
-  return "back-off " + text + " restarting failed container=" + container.name + " pod=" +
-         plan.Full();
+  return "back-off " + text + " restarting failed container=" + container.name +
+         " pod=" + plan.Full();
 }
 
 }  // namespace sublet::node

@@ -26,8 +26,8 @@ Result<void> AddKeys(const Json& object, bool secret, const Json& source, bool o
   if (const Json* data = Find(object, {"data"}); data != nullptr && data->is_object()) {
     for (const auto& [key, value] : data->items()) {
       if (value.is_string()) {
-        values[key] = secret ? DecodeBase64(value.get_ref<const std::string&>())
-                             : value.get<std::string>();
+        values[key] =
+            secret ? DecodeBase64(value.get_ref<const std::string&>()) : value.get<std::string>();
       }
     }
   }
@@ -86,9 +86,8 @@ Result<Payload> Volumes::BuildPayload(const PodPlan& plan, const PodFacts& facts
       if (kind == "secret") {
         source["secret"]["name"] = FindString(*single, {"secretName"});
       }
-      SUBLET_RETURN_IF_ERROR(AddProjection(plan, facts, source,
-                                           ModeOf(*single, "defaultMode", kDefaultMode), renew_at,
-                                           &payload));
+      SUBLET_RETURN_IF_ERROR(AddProjection(
+          plan, facts, source, ModeOf(*single, "defaultMode", kDefaultMode), renew_at, &payload));
     }
   }
   return payload;
@@ -148,7 +147,8 @@ Result<void> Volumes::AddProjection(const PodPlan& plan, const PodFacts& facts, 
   if (const Json* bundle = Find(source, {"clusterTrustBundle"})) {
     const std::string name(FindString(*bundle, {"name"}));
     auto object = source_.GetClusterTrustBundle(name);
-    if (!object.ok() && !(object.error().Is(Reason::kNotFound) && FindBool(*bundle, {"optional"}))) {
+    if (!object.ok() &&
+        !(object.error().Is(Reason::kNotFound) && FindBool(*bundle, {"optional"}))) {
       return std::move(object).error();
     }
     PayloadFile& file = (*payload)[std::string(FindString(*bundle, {"path"}))];

@@ -26,9 +26,7 @@ using kube::FindInt;
 using kube::FindString;
 using kube::Json;
 
-Status Failed(const std::string& path) {
-  return InternalError(path + ": " + std::strerror(errno));
-}
+Status Failed(const std::string& path) { return InternalError(path + ": " + std::strerror(errno)); }
 
 std::optional<std::uint32_t> FsGroup(const PodPlan& plan) {
   const auto group = FindInt(*plan.object, {"spec", "securityContext", "fsGroup"}, -1);

@@ -66,9 +66,9 @@ class Volumes {
   // Unmounts everything of ours below the root.
   void TearDownAll();
 
-  // Makes or refreshes every volume of the pod; `facts` may lack the pod's address at first. Returns
-  // the moment a token wants to be renewed, if any. Errors: NotFound with kubelet's text (`configmap
-  // "x" not found`), BadRequest (unsupported volume kind), the file system's word.
+  // Makes or refreshes every volume of the pod; `facts` may lack the pod's address at first.
+  // Returns the moment a token wants to be renewed, if any. Errors: NotFound with kubelet's text
+  // (`configmap "x" not found`), BadRequest (unsupported volume kind), the file system's word.
   Result<std::optional<WallTime>> SetUp(const PodPlan& plan, const PodFacts& facts);
   // The mounts of one container. Errors: as SetUp, BadRequest (subPath leaves its volume).
   Result<std::vector<EngineMount>> MountsOf(const PodPlan& plan, const ContainerPlan& container,

@@ -216,7 +216,8 @@ void PodWorker::Recover() {
       if (auto ip = ParseIpv4(record_.sandbox->ip); ip.ok()) {
         if (auto attached = services_.network.Attach(plan_->uid, record_.sandbox->pid, *ip);
             !attached.ok()) {
-          log::Warn("cannot reconnect a pod", {{"pod", plan_->Text()}, {"error", attached.error()}});
+          log::Warn("cannot reconnect a pod",
+                    {{"pod", plan_->Text()}, {"error", attached.error()}});
         }
       }
     }
@@ -277,8 +278,9 @@ void PodWorker::CheckTimers() {
     ContainerRecord& state = record_.containers[it->first];
     const ContainerPlan* container = plan_->Find(it->first);
     if (container != nullptr && state.waiting && state.waiting->reason == "ErrImagePull") {
-      state.waiting = Failure{"ImagePullBackOff", "Back-off pulling image \"" + container->image +
-                                                      "\": ErrImagePull: " + state.waiting->message};
+      state.waiting =
+          Failure{"ImagePullBackOff", "Back-off pulling image \"" + container->image +
+                                          "\": ErrImagePull: " + state.waiting->message};
       Emit(it->first, false, "BackOff", "Back-off pulling image \"" + container->image + "\"");
       Emit(it->first, true, "Failed", "Error: ImagePullBackOff");
     }
@@ -341,30 +343,20 @@ void PodWorker::Act() {
 
 void PodWorker::Carry(const Action& action) {
   switch (action.kind) {
-    case Action::Kind::kSetUpVolumes:
-      SetUpVolumes(false);
-      break;
-    case Action::Kind::kCreateSandbox:
-      StartSandbox();
-      break;
-    case Action::Kind::kStopSandbox:
-      StopSandbox();
-      break;
+    case Action::Kind::kSetUpVolumes: SetUpVolumes(false); break;
+    case Action::Kind::kCreateSandbox: StartSandbox(); break;
+    case Action::Kind::kStopSandbox: StopSandbox(); break;
     case Action::Kind::kStartContainer:
       if (const ContainerPlan* container = plan_->Find(action.container)) {
         StartOne(*container);
       }
       break;
-    case Action::Kind::kStopContainer:
-      StopOne(action);
-      break;
+    case Action::Kind::kStopContainer: StopOne(action); break;
     case Action::Kind::kGiveVerdict:
       record_.verdict = Failure{action.reason, action.message};
       Emit("", false, action.reason, action.message);
       break;
-    case Action::Kind::kTearDown:
-      TearDown();
-      break;
+    case Action::Kind::kTearDown: TearDown(); break;
   }
 }
 
@@ -461,8 +453,8 @@ void PodWorker::NoteEnded(const std::string& container_id, bool out_of_memory) {
     const ContainerPlan* container = plan_->Find(name);
     if (container != nullptr && !IsTerminating(*plan_, record_) &&
         ShouldRestart(*container, *state.current) && RestartAt(state) > services_.clock.Now()) {
-      Emit(name, true, "BackOff", "Back-off restarting failed container " + name + " in pod " +
-                                      plan_->Full());
+      Emit(name, true, "BackOff",
+           "Back-off restarting failed container " + name + " in pod " + plan_->Full());
     }
     return;
   }
@@ -482,7 +474,8 @@ void PodWorker::NoteRunning(const std::string& name) {
   target.container_id = state.current->id;
   target.pod_ip = plan_->host_network && !services_.config.host_ips.empty()
                       ? services_.config.host_ips[0]
-                      : record_.sandbox ? record_.sandbox->ip : "";
+                  : record_.sandbox ? record_.sandbox->ip
+                                    : "";
   target.started = services_.clock.Monotonic();
   target.startup_passed = state.startup_passed;
   target.ready = state.ready && container->readiness.has_value();
@@ -511,12 +504,12 @@ void PodWorker::NoteProbe(const ProbeReport& report) {
   } else if (report.success) {
     state.startup_passed = true;
   } else {
-    const auto& probe = report.kind == ProbeKind::kStartup ? container->startup
-                                                           : container->liveness;
+    const auto& probe =
+        report.kind == ProbeKind::kStartup ? container->startup : container->liveness;
     std::string lower = name;
     lower[0] = static_cast<char>(lower[0] - 'A' + 'a');
-    state.kill_reason = "Container " + report.container + " failed " + lower +
-                        " probe, will be restarted";
+    state.kill_reason =
+        "Container " + report.container + " failed " + lower + " probe, will be restarted";
     state.kill_grace = probe ? probe->termination_grace : std::nullopt;
   }
 }

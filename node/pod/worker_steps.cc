@@ -112,7 +112,8 @@ void PodWorker::StartOne(const ContainerPlan& container) {
     // The engine has forgotten an earlier run that the API server still shows.
     for (const kube::Json& status : *list) {
       if (kube::FindString(status, {"name"}) == name &&
-          (kube::Find(status, {"containerID"}) || kube::Find(status, {"lastState", "terminated"}))) {
+          (kube::Find(status, {"containerID"}) ||
+           kube::Find(status, {"lastState", "terminated"}))) {
         attempt = static_cast<int>(kube::FindInt(status, {"restartCount"})) + 1;
       }
     }
@@ -136,9 +137,8 @@ void PodWorker::StartOne(const ContainerPlan& container) {
     HandlerTarget target;
     target.container_id = result.run->id;
     target.pod_ip = sandbox.ip;
-    const HandlerOutcome outcome =
-        RunHandler(services_.engine, start.post_start, start, target, std::chrono::hours(24),
-                   &self.cancel);
+    const HandlerOutcome outcome = RunHandler(services_.engine, start.post_start, start, target,
+                                              std::chrono::hours(24), &self.cancel);
     return std::function<void()>([this, name, result, outcome] {
       ContainerRecord& record = record_.containers[name];
       record.is_starting = false;
@@ -161,7 +161,8 @@ void PodWorker::ApplyStart(const std::string& name, const StartResult& result, b
       state.previous = state.current;
     }
     // Only now, so that `kubectl logs --previous` always finds the run that is shown as the last.
-    if (!result.old_container_id.empty() && (!state.current || state.current->id != result.run->id)) {
+    if (!result.old_container_id.empty() &&
+        (!state.current || state.current->id != result.run->id)) {
       RunJob([this, plan = plan_, id = result.old_container_id](Job&) {
         if (auto removed = services_.engine.Remove(id); !removed.ok()) {
           log::Warn("cannot remove an old container",
@@ -194,9 +195,8 @@ void PodWorker::ApplyStart(const std::string& name, const StartResult& result, b
   }
   state.waiting = result.failure;
   const bool image = IsImageFailure(result.failure->reason);
-  state.start_backoff =
-      image ? Doubled(state.start_backoff, kImageBackoffFirst, kImageBackoffMost)
-            : Doubled(state.start_backoff, seconds(1), kSetUpBackoffMost);
+  state.start_backoff = image ? Doubled(state.start_backoff, kImageBackoffFirst, kImageBackoffMost)
+                              : Doubled(state.start_backoff, seconds(1), kSetUpBackoffMost);
   const MonotonicTime now = services_.clock.Monotonic();
   state.retry_at = now + state.start_backoff;
   if (result.failure->reason == "ErrImagePull") {
@@ -212,18 +212,18 @@ void PodWorker::StopOne(const Action& action) {
   auto control = std::make_shared<StopControl>(services_.clock.Monotonic() + action.grace);
   stops_[action.container] = control;
   const std::string ip = record_.sandbox ? record_.sandbox->ip : "";
-  RunJob([this, plan = plan_, name = action.container, run = *state.current, ip,
-          control](Job& self) {
-    StopContainer(services_, *plan, *plan->Find(name), run, ip, *control, self.cancel);
-    return std::function<void()>([this, name, id = run.id] {
-      ContainerRecord& record = record_.containers[name];
-      record.is_stopping = false;
-      stops_.erase(name);
-      if (record.IsRunning() && record.current->id == id) {
-        NoteEnded(id, false);
-      }
-    });
-  });
+  RunJob(
+      [this, plan = plan_, name = action.container, run = *state.current, ip, control](Job& self) {
+        StopContainer(services_, *plan, *plan->Find(name), run, ip, *control, self.cancel);
+        return std::function<void()>([this, name, id = run.id] {
+          ContainerRecord& record = record_.containers[name];
+          record.is_stopping = false;
+          stops_.erase(name);
+          if (record.IsRunning() && record.current->id == id) {
+            NoteEnded(id, false);
+          }
+        });
+      });
 }
 
 void PodWorker::TearDown() {
@@ -244,7 +244,8 @@ void PodWorker::TearDown() {
   }
   RunJob([this, plan = plan_, containers, remove](Job& self) {
     for (const std::string& id : containers) {
-      // The engine may be restarting; what stays behind in spite of this is found at the next start.
+      // The engine may be restarting; what stays behind in spite of this is found at the next
+      // start.
       auto removed = services_.engine.Remove(id);
       for (int retry = 0; retry < 5 && !removed.ok() && !self.cancel.cancelled(); ++retry) {
         std::this_thread::sleep_for(std::chrono::milliseconds(200 << retry));

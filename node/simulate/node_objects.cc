@@ -21,12 +21,8 @@ std::string AddressText(std::uint32_t address) {
 
 Json Condition(const char* type, const char* status, const char* reason, const char* message,
                const std::string& now) {
-  return {{"type", type},
-          {"status", status},
-          {"reason", reason},
-          {"message", message},
-          {"lastHeartbeatTime", now},
-          {"lastTransitionTime", now}};
+  return {{"type", type},       {"status", status},         {"reason", reason},
+          {"message", message}, {"lastHeartbeatTime", now}, {"lastTransitionTime", now}};
 }
 
 Json Conditions(const std::string& now) {
@@ -41,12 +37,9 @@ Json Conditions(const std::string& now) {
 }
 
 Json Capacity(const SimulateOptions& options) {
-  Json out = {{"cpu", options.cpu},
-              {"memory", options.memory},
-              {"pods", options.pods},
-              {"ephemeral-storage", options.ephemeral_storage},
-              {"hugepages-1Gi", "0"},
-              {"hugepages-2Mi", "0"}};
+  Json out = {{"cpu", options.cpu},   {"memory", options.memory},
+              {"pods", options.pods}, {"ephemeral-storage", options.ephemeral_storage},
+              {"hugepages-1Gi", "0"}, {"hugepages-2Mi", "0"}};
   if (options.gpus > 0) {
     out[options.gpu_resource] = std::to_string(options.gpus);
   }
@@ -81,20 +74,17 @@ int SlotOf(const SimulateOptions& options, int index, const std::string& ip) {
       inet_pton(AF_INET, ip.c_str(), &address) != 1) {
     return -1;
   }
-  const std::int64_t slot = std::int64_t{ntohl(address.s_addr)} - ntohl(base.s_addr) -
-                            std::int64_t{index} * 256 - 1;
+  const std::int64_t slot =
+      std::int64_t{ntohl(address.s_addr)} - ntohl(base.s_addr) - std::int64_t{index} * 256 - 1;
   return slot >= 0 && slot < kSlotsPerNode ? static_cast<int>(slot) : -1;
 }
 
 Json NodeObject(const SimulateOptions& options, int index, WallTime now) {
   const std::string name = NodeName(options, index);
   const std::string time = kube::FormatTime(now);
-  Json labels = {{"kubernetes.io/hostname", name},
-                 {"kubernetes.io/os", "linux"},
-                 {"kubernetes.io/arch", "amd64"},
-                 {"beta.kubernetes.io/os", "linux"},
-                 {"beta.kubernetes.io/arch", "amd64"},
-                 {std::string(kSimulatedAnnotation), "true"}};
+  Json labels = {{"kubernetes.io/hostname", name},     {"kubernetes.io/os", "linux"},
+                 {"kubernetes.io/arch", "amd64"},      {"beta.kubernetes.io/os", "linux"},
+                 {"beta.kubernetes.io/arch", "amd64"}, {std::string(kSimulatedAnnotation), "true"}};
   for (const auto& [key, value] : options.labels) {
     labels[key] = value;
   }
@@ -131,10 +121,9 @@ Json LeaseObject(const std::string& node, const std::string& owner_uid, WallTime
           {"metadata",
            {{"name", node},
             {"namespace", "kube-node-lease"},
-            {"ownerReferences", Json::array({{{"apiVersion", "v1"},
-                                              {"kind", "Node"},
-                                              {"name", node},
-                                              {"uid", owner_uid}}})}}},
+            {"ownerReferences",
+             Json::array(
+                 {{{"apiVersion", "v1"}, {"kind", "Node"}, {"name", node}, {"uid", owner_uid}}})}}},
           {"spec",
            {{"holderIdentity", node},
             {"leaseDurationSeconds", kLeaseDuration.count()},

@@ -22,8 +22,8 @@ inline constexpr std::string_view kSimulatedAnnotation = "sublet.dev/simulated";
 struct SimulatedContainer {
   std::string name;
   std::string image;
-  std::string resources;                // JSON of spec.containers[].resources, "" when absent
-  bool restarts_always = false;         // a sidecar among the init containers
+  std::string resources;         // JSON of spec.containers[].resources, "" when absent
+  bool restarts_always = false;  // a sidecar among the init containers
 };
 
 struct SimulatedPod {
@@ -36,14 +36,15 @@ struct SimulatedPod {
   std::int64_t generation = 0;
   std::int64_t observed_generation = 0;
   std::optional<std::int64_t> active_deadline_seconds;
-  // Being deleted with time to end: since when (deletionTimestamp lies at the end of the grace period).
+  // Being deleted with time to end: since when (deletionTimestamp lies at the end of the grace
+  // period).
   std::optional<WallTime> stopping_since;
   std::optional<WallTime> start_time;
   std::optional<WallTime> started_at;  // of the first container's present run
   std::int64_t restarts = 0;
   bool ready = false;
-  bool reported = false;         // containerStatuses are there
-  bool pull_failed = false;      // the first container waits for its image
+  bool reported = false;     // containerStatuses are there
+  bool pull_failed = false;  // the first container waits for its image
   bool has_finalizers = false;
   std::vector<SimulatedContainer> init_containers;
   std::vector<SimulatedContainer> containers;

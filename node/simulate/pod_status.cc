@@ -10,8 +10,8 @@ namespace {
 
 using kube::Json;
 
-Json ConditionOf(const SimulatedPod& pod, std::string_view type, bool value, std::string_view reason,
-                 std::string_view message, const std::string& now) {
+Json ConditionOf(const SimulatedPod& pod, std::string_view type, bool value,
+                 std::string_view reason, std::string_view message, const std::string& now) {
   Json out = {{"type", type},
               {"status", value ? "True" : "False"},
               {"lastProbeTime", nullptr},
@@ -38,11 +38,11 @@ std::string UnreadyText(const SimulatedPod& pod) {
 }
 
 bool GatesOpen(const SimulatedPod& pod) {
-  return std::all_of(pod.readiness_gates.begin(), pod.readiness_gates.end(),
-                     [&](const std::string& gate) {
-                       return std::find(pod.true_conditions.begin(), pod.true_conditions.end(),
-                                        gate) != pod.true_conditions.end();
-                     });
+  return std::all_of(
+      pod.readiness_gates.begin(), pod.readiness_gates.end(), [&](const std::string& gate) {
+        return std::find(pod.true_conditions.begin(), pod.true_conditions.end(), gate) !=
+               pod.true_conditions.end();
+      });
 }
 
 struct ReadyState {
@@ -137,9 +137,10 @@ void PutAddresses(Json* status, const SimulatedPod& pod, const PodPlace& place) 
 Json InitStatuses(const SimulatedPod& pod, const std::string& now) {
   Json out = Json::array();
   for (const SimulatedContainer& container : pod.init_containers) {
-    out.push_back(container.restarts_always
-                      ? ContainerStatus(container, {{"running", {{"startedAt", now}}}}, true, true, 0)
-                      : ContainerStatus(container, TerminatedState(0, now, now), true, true, 0));
+    out.push_back(
+        container.restarts_always
+            ? ContainerStatus(container, {{"running", {{"startedAt", now}}}}, true, true, 0)
+            : ContainerStatus(container, TerminatedState(0, now, now), true, true, 0));
   }
   return out;
 }
@@ -162,12 +163,12 @@ Json DeadlinePatch(const SimulatedPod& pod, const std::string& now) {
 Json PullFailedPatch(const SimulatedPod& pod, const PodPlace& place, const std::string& now) {
   Json statuses = Json::array();
   for (const SimulatedContainer& container : pod.containers) {
-    statuses.push_back(ContainerStatus(
-        container,
-        {{"waiting",
-          {{"reason", "ImagePullBackOff"},
-           {"message", "Back-off pulling image \"" + container.image + "\""}}}},
-        false, false, 0));
+    statuses.push_back(
+        ContainerStatus(container,
+                        {{"waiting",
+                          {{"reason", "ImagePullBackOff"},
+                           {"message", "Back-off pulling image \"" + container.image + "\""}}}},
+                        false, false, 0));
   }
   Json status = {{"phase", "Pending"},
                  {"conditions", Conditions(pod, {.reason = "ContainersNotReady"}, now)},
@@ -212,15 +213,16 @@ Json FinishedPatch(const SimulatedPod& pod, const std::string& now) {
   const std::string started = pod.started_at ? kube::FormatTime(*pod.started_at) : now;
   Json statuses = Json::array();
   for (const SimulatedContainer& container : pod.containers) {
-    Json entry = ContainerStatus(container, TerminatedState(pod.exit_code, started, now), false, true,
-                                 pod.restarts);
+    Json entry = ContainerStatus(container, TerminatedState(pod.exit_code, started, now), false,
+                                 true, pod.restarts);
     statuses.push_back(std::move(entry));
   }
   const bool succeeded = pod.exit_code == 0;
   return StatusPatch(
-      pod, {{"phase", succeeded ? "Succeeded" : "Failed"},
-            {"conditions", Conditions(pod, {.reason = succeeded ? "PodCompleted" : "PodFailed"}, now)},
-            {"containerStatuses", std::move(statuses)}});
+      pod,
+      {{"phase", succeeded ? "Succeeded" : "Failed"},
+       {"conditions", Conditions(pod, {.reason = succeeded ? "PodCompleted" : "PodFailed"}, now)},
+       {"containerStatuses", std::move(statuses)}});
 }
 
 bool RestartsAfter(const SimulatedPod& pod) {
@@ -261,8 +263,9 @@ PodStep RunningStep(const SimulatedPod& pod, const PodPlace& place, WallTime now
     step.next = end;
   }
   if (pod.ready != should_be_ready || pod.observed_generation != pod.generation) {
-    step.patch = RunningPatch(pod, place, pod.restarts,
-                              pod.started_at ? kube::FormatTime(*pod.started_at) : now_text, now_text);
+    step.patch =
+        RunningPatch(pod, place, pod.restarts,
+                     pod.started_at ? kube::FormatTime(*pod.started_at) : now_text, now_text);
   }
   return step;
 }
@@ -303,8 +306,8 @@ PodStep NextStep(const SimulatedPod& pod, const PodPlace& place, WallTime now) {
 
 Json StoppedStatus(const SimulatedPod& pod, WallTime now) {
   SimulatedPod stopped = pod;
-  // Containers that are told to stop end with 137 unless they finish by themselves first; a pod that
-  // was never started has nothing to report but its phase.
+  // Containers that are told to stop end with 137 unless they finish by themselves first; a pod
+  // that was never started has nothing to report but its phase.
   stopped.exit_code = pod.exit_code != 0 ? pod.exit_code : 137;
   return FinishedPatch(stopped, kube::FormatTime(now));
 }

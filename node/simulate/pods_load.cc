@@ -1,7 +1,7 @@
-// pods_load KUBECONFIG PODS CONNECTIONS [SCHEDULER GPUS]: creates that many pods in namespace "load" over that many
-// connections, waits on a watch until all are Running, deletes them without grace and waits until
-// all are gone. Prints one line of JSON: seconds and rates. It does as little as it can besides: it
-// shares the machine with what is measured. Used by e2e/bench/simulated.sh.
+// pods_load KUBECONFIG PODS CONNECTIONS [SCHEDULER GPUS]: creates that many pods in namespace
+// "load" over that many connections, waits on a watch until all are Running, deletes them without
+// grace and waits until all are gone. Prints one line of JSON: seconds and rates. It does as little
+// as it can besides: it shares the machine with what is measured. Used by e2e/bench/simulated.sh.
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -25,14 +25,16 @@ constexpr std::chrono::minutes kPatience{10};
 const client::Target kPods{{"", "v1", "pods"}, "load", "", ""};
 
 Json PodNamed(const std::string& name, const std::string& scheduler, int gpus) {
-  Json pod = {{"apiVersion", "v1"},
-          {"kind", "Pod"},
-          {"metadata", {{"name", name}, {"labels", {{"app", "load"}}}}},
-          {"spec",
-           {{"terminationGracePeriodSeconds", 0},
-            {"containers", Json::array({{{"name", "c"},
-                                         {"image", "busybox"},
-                                         {"resources", {{"requests", {{"cpu", "100m"}, {"memory", "64Mi"}}}}}}})}}}};
+  Json pod = {
+      {"apiVersion", "v1"},
+      {"kind", "Pod"},
+      {"metadata", {{"name", name}, {"labels", {{"app", "load"}}}}},
+      {"spec",
+       {{"terminationGracePeriodSeconds", 0},
+        {"containers",
+         Json::array({{{"name", "c"},
+                       {"image", "busybox"},
+                       {"resources", {{"requests", {{"cpu", "100m"}, {"memory", "64Mi"}}}}}}})}}}};
   if (!scheduler.empty()) {
     pod["spec"]["schedulerName"] = scheduler;
   }
@@ -81,14 +83,16 @@ class PodWatch {
         if (Between(text, "\"type\":\"") == "ERROR") {
           Give("watch", Status(Reason::kExpired, std::string(text)));
         }
-        if (const std::string_view version = Between(text, "\"resourceVersion\":\""); !version.empty()) {
+        if (const std::string_view version = Between(text, "\"resourceVersion\":\"");
+            !version.empty()) {
           resource_version_ = version;
         }
         return text;
       }
       if (++ended_ > kEndedMax || std::chrono::steady_clock::now() >= deadline) {
-        Give("watch", frame.ok() ? Status(Reason::kServiceUnavailable, "the server ends it again and again")
-                                 : frame.error());
+        Give("watch",
+             frame.ok() ? Status(Reason::kServiceUnavailable, "the server ends it again and again")
+                        : frame.error());
       }
       Open();
     }
@@ -129,7 +133,8 @@ void Follow(PodWatch& watch, Progress* progress, Done done) {
     if (Between(text, "\"type\":\"") == "DELETED") {
       ++progress->gone_count;
     } else if (progress->running[index] == MonotonicTime()) {
-      if (progress->bound[index] == MonotonicTime() && text.find("\"nodeName\":\"") != std::string_view::npos) {
+      if (progress->bound[index] == MonotonicTime() &&
+          text.find("\"nodeName\":\"") != std::string_view::npos) {
         progress->bound[index] = now;
       }
       if (text.find("\"phase\":\"Running\"") != std::string_view::npos) {
@@ -140,7 +145,8 @@ void Follow(PodWatch& watch, Progress* progress, Done done) {
   }
 }
 
-double Percentile(const std::vector<MonotonicTime>& from, const std::vector<MonotonicTime>& to, double part) {
+double Percentile(const std::vector<MonotonicTime>& from, const std::vector<MonotonicTime>& to,
+                  double part) {
   std::vector<double> spans;
   for (std::size_t i = 0; i < from.size(); ++i) {
     spans.push_back(Seconds(to[i] - from[i]).count() * 1000);
@@ -149,7 +155,8 @@ double Percentile(const std::vector<MonotonicTime>& from, const std::vector<Mono
   return spans[static_cast<std::size_t>(part * static_cast<double>(spans.size() - 1))];
 }
 
-int Main(const std::string& kubeconfig, int pods, int connections, const std::string& scheduler, int gpus) {
+int Main(const std::string& kubeconfig, int pods, int connections, const std::string& scheduler,
+         int gpus) {
   const auto connection = client::FindConnection(kubeconfig, "");
   if (!connection.ok()) {
     Give("kubeconfig", connection.error());
@@ -158,8 +165,11 @@ int Main(const std::string& kubeconfig, int pods, int connections, const std::st
   if (!client.ok()) {
     Give("connect", client.error());
   }
-  static_cast<void>(client->Create({{"", "v1", "namespaces"}, "", "", ""},
-                                   {{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", {{"name", "load"}}}}).ok());
+  static_cast<void>(
+      client
+          ->Create({{"", "v1", "namespaces"}, "", "", ""},
+                   {{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", {{"name", "load"}}}})
+          .ok());
   // Pods are refused until the namespace has its account.
   for (int i = 0; i < 200; ++i) {
     if (client->Get({{"", "v1", "serviceaccounts"}, "load", "default", ""}).ok()) {
@@ -183,7 +193,8 @@ int Main(const std::string& kubeconfig, int pods, int connections, const std::st
     writers.emplace_back([&] {
       for (int pod = next++; pod < pods; pod = next++) {
         progress.created[static_cast<std::size_t>(pod)] = std::chrono::steady_clock::now();
-        const auto made = client->Create(kPods, PodNamed("load-" + std::to_string(pod), scheduler, gpus));
+        const auto made =
+            client->Create(kPods, PodNamed("load-" + std::to_string(pod), scheduler, gpus));
         if (!made.ok()) {
           Give("create", made.error());
         }
@@ -204,11 +215,13 @@ int Main(const std::string& kubeconfig, int pods, int connections, const std::st
   }
   Follow(watch, &progress, [&] { return progress.gone_count == pods; });
   const double gone = Seconds(std::chrono::steady_clock::now() - end).count();
-  std::printf("{\"pods\":%d,\"created_s\":%.3f,\"running_s\":%.3f,\"pods_per_s\":%.0f,"
-              "\"bound_p50_ms\":%.1f,\"bound_p99_ms\":%.1f,\"running_p50_ms\":%.1f,\"gone_s\":%.3f,\"watch_ended\":%d}\n",
-              pods, created, running, pods / running, Percentile(progress.created, progress.bound, 0.5),
-              Percentile(progress.created, progress.bound, 0.99),
-              Percentile(progress.created, progress.running, 0.5), gone, watch.ended());
+  std::printf(
+      "{\"pods\":%d,\"created_s\":%.3f,\"running_s\":%.3f,\"pods_per_s\":%.0f,"
+      "\"bound_p50_ms\":%.1f,\"bound_p99_ms\":%.1f,\"running_p50_ms\":%.1f,\"gone_s\":%.3f,\"watch_"
+      "ended\":%d}\n",
+      pods, created, running, pods / running, Percentile(progress.created, progress.bound, 0.5),
+      Percentile(progress.created, progress.bound, 0.99),
+      Percentile(progress.created, progress.running, 0.5), gone, watch.ended());
   return 0;
 }
 
@@ -220,5 +233,6 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "use: pods_load KUBECONFIG PODS CONNECTIONS [SCHEDULER GPUS]\n");
     return 2;
   }
-  return sublet::Main(argv[1], std::atoi(argv[2]), std::atoi(argv[3]), argc > 4 ? argv[4] : "", argc > 5 ? std::atoi(argv[5]) : 0);
+  return sublet::Main(argv[1], std::atoi(argv[2]), std::atoi(argv[3]), argc > 4 ? argv[4] : "",
+                      argc > 5 ? std::atoi(argv[5]) : 0);
 }

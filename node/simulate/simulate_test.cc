@@ -46,7 +46,9 @@ const PodPlace kPlace{.host_ip = "10.64.0.1", .pod_ip = "10.128.0.1"};
 
 class PodLife : public ::testing::Test {
  protected:
-  PodStep Step(const PodPlace& place = kPlace) { return NextStep(ReadSimulatedPod(pod_), place, clock_.Now()); }
+  PodStep Step(const PodPlace& place = kPlace) {
+    return NextStep(ReadSimulatedPod(pod_), place, clock_.Now());
+  }
   void Run() {
     PodStep step = Step();
     ASSERT_TRUE(step.patch);
@@ -108,7 +110,8 @@ TEST_F(PodLife, StaysPendingOnAnImageThatCannotBePulled) {
   ASSERT_TRUE(step.patch);
   Apply(&pod_, *step.patch);
   EXPECT_EQ(pod_["status"]["phase"], "Pending");
-  EXPECT_EQ(pod_["status"]["containerStatuses"][0]["state"]["waiting"]["reason"], "ImagePullBackOff");
+  EXPECT_EQ(pod_["status"]["containerStatuses"][0]["state"]["waiting"]["reason"],
+            "ImagePullBackOff");
   EXPECT_FALSE(ReadSimulatedPod(pod_).ready);
   EXPECT_FALSE(Step(place).patch);
 }
@@ -140,8 +143,10 @@ TEST_F(PodLife, ReportsANewGenerationAndOpensWithItsReadinessGate) {
 }
 
 TEST(SimulatedPodFacts, KnowsSinceWhenItStops) {
-  Json pod = {{"metadata", {{"name", "p"}, {"deletionTimestamp", "2026-01-01T00:00:30Z"},
-                            {"deletionGracePeriodSeconds", 30}}}};
+  Json pod = {{"metadata",
+               {{"name", "p"},
+                {"deletionTimestamp", "2026-01-01T00:00:30Z"},
+                {"deletionGracePeriodSeconds", 30}}}};
   EXPECT_EQ(ReadSimulatedPod(pod).stopping_since, kube::FindTime("2026-01-01T00:00:00Z"));
   pod["metadata"]["deletionGracePeriodSeconds"] = 0;
   EXPECT_EQ(ReadSimulatedPod(pod).stopping_since, std::nullopt);
@@ -167,7 +172,8 @@ TEST(NodeObjects, AddressesDifferAcrossThousandsOfNodes) {
 // Against the in-memory server: what takes part in it is merge patches, so statuses suffice.
 class Simulation : public ::testing::Test {
  protected:
-  Simulation() : server_(std::make_shared<client::testing::MemoryServer>()), client_(server_, "t") {}
+  Simulation()
+      : server_(std::make_shared<client::testing::MemoryServer>()), client_(server_, "t") {}
   void CreatePod(const std::string& name, const std::string& node, Json extra = Json::object()) {
     Json pod = PodJson();
     pod["metadata"]["name"] = name;
@@ -177,7 +183,8 @@ class Simulation : public ::testing::Test {
   }
   // The pod's status once `condition` holds; fails the test after twenty seconds.
   Json Await(const std::string& name, const std::function<bool(const Json&)>& condition) {
-    auto watch = client_.OpenWatch({{"", "v1", "pods"}, "a", "", ""}, {.send_initial_events = true});
+    auto watch =
+        client_.OpenWatch({{"", "v1", "pods"}, "a", "", ""}, {.send_initial_events = true});
     for (;;) {
       const auto event = (*watch)->Next(After(std::chrono::seconds(20)));
       if (!event.ok() || !*event) {
@@ -209,14 +216,19 @@ TEST_F(Simulation, RunsPodsOnItsNodesOnlyAndGivesEachAnAddress) {
   EXPECT_EQ(Await("two", IsRunning)["status"]["podIP"], "10.128.1.1");
   const Json node = *client_.Get({{"", "v1", "nodes"}, "", "sim-1", ""});
   EXPECT_EQ(kube::FindString(node, {"metadata", "labels", "kubernetes.io/hostname"}), "sim-1");
-  EXPECT_TRUE(client_.Get({{"coordination.k8s.io", "v1", "leases"}, "kube-node-lease", "sim-0", ""}).ok());
+  EXPECT_TRUE(
+      client_.Get({{"coordination.k8s.io", "v1", "leases"}, "kube-node-lease", "sim-0", ""}).ok());
   nodes.Stop();
   EXPECT_FALSE(IsRunning(*client_.Get({{"", "v1", "pods"}, "a", "elsewhere", ""})));
 }
 
 TEST_F(Simulation, RefusesTheSecondPodOnAHostPortAndGoesOnAfterARestart) {
-  const Json port = {{"spec", {{"containers", Json::array({{{"name", "c"},
-      {"image", "busybox"}, {"ports", Json::array({{{"hostPort", 80}, {"containerPort", 80}}})}}})}}}};
+  const Json port = {
+      {"spec",
+       {{"containers",
+         Json::array({{{"name", "c"},
+                       {"image", "busybox"},
+                       {"ports", Json::array({{{"hostPort", 80}, {"containerPort", 80}}})}}})}}}};
   CreatePod("one", "sim-0", port);
   {
     SimulatedNodes nodes(client_, {.nodes = 1});
@@ -234,8 +246,12 @@ TEST_F(Simulation, RefusesTheSecondPodOnAHostPortAndGoesOnAfterARestart) {
 }
 
 TEST_F(Simulation, RefusesWhatTheNodeHasNoRoomForUntilItIsFree) {
-  const Json both = {{"spec", {{"containers", Json::array({{{"name", "c"}, {"image", "busybox"},
-      {"resources", {{"requests", {{"nvidia.com/gpu", "2"}}}}}}})}}}};
+  const Json both = {
+      {"spec",
+       {{"containers",
+         Json::array({{{"name", "c"},
+                       {"image", "busybox"},
+                       {"resources", {{"requests", {{"nvidia.com/gpu", "2"}}}}}}})}}}};
   SimulatedNodes nodes(client_, {.nodes = 1, .gpus = 2});
   nodes.Start();
   ASSERT_TRUE(nodes.WaitRegistered(After(std::chrono::seconds(20))));
@@ -247,8 +263,10 @@ TEST_F(Simulation, RefusesWhatTheNodeHasNoRoomForUntilItIsFree) {
   });
   EXPECT_EQ(two["status"]["reason"], "OutOfnvidia.com/gpu");
   EXPECT_EQ(two["status"]["message"],
-            "Pod was rejected: Node didn't have enough resource: nvidia.com/gpu, requested: 2, used: 2, capacity: 2");
-  ASSERT_TRUE(client_.Delete({{"", "v1", "pods"}, "a", "one", ""}, {.grace_period_seconds = 0}).ok());
+            "Pod was rejected: Node didn't have enough resource: nvidia.com/gpu, requested: 2, "
+            "used: 2, capacity: 2");
+  ASSERT_TRUE(
+      client_.Delete({{"", "v1", "pods"}, "a", "one", ""}, {.grace_period_seconds = 0}).ok());
   CreatePod("three", "sim-0", both);
   Await("three", IsRunning);
 }

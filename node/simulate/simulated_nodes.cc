@@ -46,14 +46,16 @@ SimulatedNodes::SimulatedNodes(client::Client client, SimulateOptions options, c
                              .make_record = [](const Json& node) -> std::shared_ptr<const void> {
                                return std::make_shared<const NodeOffer>(ReadNodeOffer(node));
                              }})),
-      pod_queue_(manager_.Add({.name = "simulated-pod",
-                               .reconcile = [this](const kube::ObjectKey& key) { return ReconcilePod(key); },
-                               .workers_max = options_.writers,
-                               .needs = {&pods_}})),
-      node_queue_(manager_.Add({.name = "simulated-node",
-                                .reconcile = [this](const kube::ObjectKey& key) { return ReconcileNode(key); },
-                                .workers_max = options_.writers,
-                                .needs = {&nodes_}})) {
+      pod_queue_(manager_.Add(
+          {.name = "simulated-pod",
+           .reconcile = [this](const kube::ObjectKey& key) { return ReconcilePod(key); },
+           .workers_max = options_.writers,
+           .needs = {&pods_}})),
+      node_queue_(manager_.Add(
+          {.name = "simulated-node",
+           .reconcile = [this](const kube::ObjectKey& key) { return ReconcileNode(key); },
+           .workers_max = options_.writers,
+           .needs = {&nodes_}})) {
   for (int i = 0; i < options_.nodes; ++i) {
     by_name_[NodeName(options_, i)].index = i;
   }
@@ -142,10 +144,12 @@ Result<Outcome> SimulatedNodes::ReconcileNode(const kube::ObjectKey& key) {
   }
   if (!kube::IsConditionTrue(node, "Ready")) {
     const Json wanted = NodeObject(options_, index, clock_.Now());
-    SUBLET_TRY(node, client_.Patch(NodeTarget(key.name, "status"),
-                                   client::PatchType::kStrategicMerge, {{"status", wanted["status"]}}));
+    SUBLET_TRY(node,
+               client_.Patch(NodeTarget(key.name, "status"), client::PatchType::kStrategicMerge,
+                             {{"status", wanted["status"]}}));
   } else if (const Json patch = AllocatablePatch(node); !patch.is_null()) {
-    SUBLET_TRY(node, client_.Patch(NodeTarget(key.name, "status"), client::PatchType::kMerge, patch));
+    SUBLET_TRY(node,
+               client_.Patch(NodeTarget(key.name, "status"), client::PatchType::kMerge, patch));
   }
   const std::string uid(kube::UidOf(node));
   bool first = false;
@@ -203,10 +207,9 @@ void SimulatedNodes::Release(const std::string& node, const std::string& uid) {
 
 bool SimulatedNodes::IsImageMissing(const SimulatedPod& pod) const {
   return std::any_of(pod.containers.begin(), pod.containers.end(), [&](const auto& container) {
-    return std::any_of(options_.missing_images.begin(), options_.missing_images.end(),
-                       [&](const std::string& part) {
-                         return container.image.find(part) != std::string::npos;
-                       });
+    return std::any_of(
+        options_.missing_images.begin(), options_.missing_images.end(),
+        [&](const std::string& part) { return container.image.find(part) != std::string::npos; });
   });
 }
 
@@ -278,8 +281,8 @@ Result<Outcome> SimulatedNodes::ReconcilePod(const kube::ObjectKey& key) {
     return Outcome::Done();  // the written status comes back as an event
   }
   if (step.next) {
-    return Outcome::After(std::max<std::chrono::nanoseconds>(*step.next - now,
-                                                             std::chrono::milliseconds(1)));
+    return Outcome::After(
+        std::max<std::chrono::nanoseconds>(*step.next - now, std::chrono::milliseconds(1)));
   }
   return Outcome::Done();
 }

@@ -1,11 +1,13 @@
 // SimulatedNodes: N nodes without containers, for scheduler and tenant tests and benchmarks. Pods
 // bound to them become Running and Ready with an address of their own and the annotation
-// sublet.dev/simulated; annotations (pod_facts.h) make them finish, fail or stay unready. Images that
-// cannot be pulled, host ports that clash, activeDeadlineSeconds and graceful deletion are acted out as
-// a kubelet does. Works against any API server, through one watch on pods and one on nodes.
+// sublet.dev/simulated; annotations (pod_facts.h) make them finish, fail or stay unready. Images
+// that cannot be pulled, host ports that clash, activeDeadlineSeconds and graceful deletion are
+// acted out as a kubelet does. Works against any API server, through one watch on pods and one on
+// nodes.
 //
 // Everything is derived from the API's state, so a restart goes on where it was. Threads: the
-// manager's pool writes ("reconcile-N"), "sim-leases" renews one lease per node and 25 s, spread evenly.
+// manager's pool writes ("reconcile-N"), "sim-leases" renews one lease per node and 25 s, spread
+// evenly.
 #pragma once
 
 #include <memory>
@@ -35,14 +37,15 @@ class SimulatedNodes {
     int index = 0;
     std::string uid;
     bool registered = false;
-    std::unordered_map<int, std::string> slots;          // address slot -> uid
+    std::unordered_map<int, std::string> slots;  // address slot -> uid
     int next_slot = 0;
     PodAdmission admission;
   };
 
   Result<client::Outcome> ReconcileNode(const kube::ObjectKey& key);
   Result<client::Outcome> ReconcilePod(const kube::ObjectKey& key);
-  Result<client::Outcome> FinishDeletion(const client::CachedObject& object, const SimulatedPod& pod);
+  Result<client::Outcome> FinishDeletion(const client::CachedObject& object,
+                                         const SimulatedPod& pod);
   void OnPod(const client::ObjectPtr& before, const client::ObjectPtr& after);
   PodPlace Place(const client::CachedObject& object, const SimulatedPod& pod,
                  const NodeOffer& offer);

@@ -31,14 +31,16 @@ ImageRecipe BusyboxRecipe() {
   content << file.rdbuf();
   recipe.files.push_back({"bin/busybox", content.str(), 0755, ""});
   for (const char* name :
-       {"sh", "cat", "echo", "sleep", "true", "hostname", "id", "ls", "httpd", "nc", "wget", "env",
-        "ping", "nslookup", "touch", "kill", "ps", "mount", "df", "head", "tail", "dd", "date",
-        "tar", "grep", "ip", "timeout", "test", "readlink", "seq", "yes", "tee", "stat", "mkdir",
-        "printf", "false", "rm", "cp", "mkfifo", "sync", "trap", "wc", "cut", "sort", "md5sum"}) {
+       {"sh",    "cat",   "echo",    "sleep", "true",     "hostname", "id",     "ls",
+        "httpd", "nc",    "wget",    "env",   "ping",     "nslookup", "touch",  "kill",
+        "ps",    "mount", "df",      "head",  "tail",     "dd",       "date",   "tar",
+        "grep",  "ip",    "timeout", "test",  "readlink", "seq",      "yes",    "tee",
+        "stat",  "mkdir", "printf",  "false", "rm",       "cp",       "mkfifo", "sync",
+        "trap",  "wc",    "cut",     "sort",  "md5sum"}) {
     recipe.files.push_back({std::string("bin/") + name, "", 0777, "busybox"});
   }
-  recipe.files.push_back({"etc/passwd", "root:x:0:0:root:/:/bin/sh\nuser:x:1000:1000::/:/bin/sh\n",
-                          0644, ""});
+  recipe.files.push_back(
+      {"etc/passwd", "root:x:0:0:root:/:/bin/sh\nuser:x:1000:1000::/:/bin/sh\n", 0644, ""});
   recipe.files.push_back({"etc/group", "root:x:0:\nuser:x:1000:\n", 0644, ""});
   recipe.directories = {"tmp", "etc", "var/run", "www"};
   recipe.command = {"/bin/sh"};
@@ -162,7 +164,7 @@ kube::Json PodBench::StatusOf(const std::string& uid) const {
   MutexLock lock(state_->mutex);
   const auto it = state_->pods.find(uid);
   return it == state_->pods.end() || !it->second.contains("status") ? kube::Json::object()
-                                                                     : it->second["status"];
+                                                                    : it->second["status"];
 }
 
 std::vector<std::string> PodBench::Events(const std::string& uid) const {
@@ -220,7 +222,8 @@ std::string PodBench::Exec(const std::string& uid, const std::string& container,
   const auto snapshot = Snapshot(uid);
   const ContainerRecord* record = snapshot->record.Find(container);
   SUBLET_CHECK(record != nullptr && record->current);
-  auto output = RunExec(*engine_, record->current->id, argv, After(std::chrono::seconds(20)), 65536);
+  auto output =
+      RunExec(*engine_, record->current->id, argv, After(std::chrono::seconds(20)), 65536);
   return output.ok() ? output->output : "exec failed: " + output.error().message();
 }
 

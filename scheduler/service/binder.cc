@@ -241,7 +241,8 @@ void Binder::Bind(const Decision& decision) {
   if (!decision.gpu_groups.empty() || !decision.gpu_devices.empty()) {
     metadata["annotations"]["received-resource-type"] = Received(decision);
     if (options_.names_slice && broker_ != nullptr && feed_.HasGpuNode(decision.node)) {
-      metadata["annotations"][std::string(gpu::kCdiAnnotation)] = gpu::CdiDeviceName(decision.pod_uid);
+      metadata["annotations"][std::string(gpu::kCdiAnnotation)] =
+          gpu::CdiDeviceName(decision.pod_uid);
     }
   }
   if (decision.gpu_groups.size() == 1) {
@@ -255,12 +256,12 @@ void Binder::Bind(const Decision& decision) {
                         {"kind", "Binding"},
                         {"metadata", std::move(metadata)},
                         {"target", {{"kind", "Node"}, {"name", decision.node}}}};
-  auto bound = options_.client.Create({{"", "v1", "pods"}, decision.ns, decision.name, "binding"},
-                                      binding);
+  auto bound =
+      options_.client.Create({{"", "v1", "pods"}, decision.ns, decision.name, "binding"}, binding);
   if (bound.ok()) {
-    recorder_.Event(TargetOf(decision), "Normal", "Scheduled",
-                    "Successfully assigned " + decision.ns + "/" + decision.name + " to " +
-                        decision.node);
+    recorder_.Event(
+        TargetOf(decision), "Normal", "Scheduled",
+        "Successfully assigned " + decision.ns + "/" + decision.name + " to " + decision.node);
     on_result_({decision.pod_uid, decision.kind, true, ""});
     return;
   }
@@ -275,15 +276,15 @@ void Binder::Bind(const Decision& decision) {
 
 void Binder::Evict(const Decision& decision) {
   // The victim learns why before it ends, as with a preemption by kube-scheduler.
-  const std::string now_reason = decision.action == "preempt" ? "PreemptionByScheduler" : "EvictionByScheduler";
-  (void)options_.client.Patch(
-      {{"", "v1", "pods"}, decision.ns, decision.name, "status"},
-      client::PatchType::kStrategicMerge,
-      {{"status",
-        {{"conditions", Json::array({{{"type", "DisruptionTarget"},
-                                      {"status", "True"},
-                                      {"reason", now_reason},
-                                      {"message", decision.message}}})}}}});
+  const std::string now_reason =
+      decision.action == "preempt" ? "PreemptionByScheduler" : "EvictionByScheduler";
+  (void)options_.client.Patch({{"", "v1", "pods"}, decision.ns, decision.name, "status"},
+                              client::PatchType::kStrategicMerge,
+                              {{"status",
+                                {{"conditions", Json::array({{{"type", "DisruptionTarget"},
+                                                              {"status", "True"},
+                                                              {"reason", now_reason},
+                                                              {"message", decision.message}}})}}}});
   client::DeleteOptions options;
   options.uid = decision.pod_uid;
   auto deleted =

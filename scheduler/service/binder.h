@@ -1,12 +1,12 @@
-// Binder: carries out the engine's decisions. Binds go in units: the pods of one group decided in one
-// cycle. Where devices are granted by slices, all slices of a unit are asked for first and nobody is
-// bound before all are granted; one denial gives the others back and the whole unit waits.
-// What became of every decision is told back through `on_result`.
-// Differs: KAI's scheduler writes a BindRequest for its binder to carry out. Here one process does both, so
-// a bind is one request to pods/binding and no BindRequest is made; nobody else would read it.
-// Threads: Submit on the scheduler's thread; work on the pool "bind-N"; answers of the broker on its
-// informers' thread. Bound: kWorkMax waiting steps; a decision beyond that fails at once and comes
-// back by the engine's back-off.
+// Binder: carries out the engine's decisions. Binds go in units: the pods of one group decided in
+// one cycle. Where devices are granted by slices, all slices of a unit are asked for first and
+// nobody is bound before all are granted; one denial gives the others back and the whole unit
+// waits. What became of every decision is told back through `on_result`. Differs: KAI's scheduler
+// writes a BindRequest for its binder to carry out. Here one process does both, so a bind is one
+// request to pods/binding and no BindRequest is made; nobody else would read it. Threads: Submit on
+// the scheduler's thread; work on the pool "bind-N"; answers of the broker on its informers'
+// thread. Bound: kWorkMax waiting steps; a decision beyond that fails at once and comes back by the
+// engine's back-off.
 #pragma once
 
 #include <deque>
@@ -38,8 +38,8 @@ struct BinderOptions {
   client::Client client;
   int threads = 4;
   bool enforce = true;  // slices are enforced on the device; false reproduces KAI
-  // The bound pod is itself the one that runs (the host's own scheduler): the binding names its slice
-  // for the node agent. A tenant's pods get that from the syncer.
+  // The bound pod is itself the one that runs (the host's own scheduler): the binding names its
+  // slice for the node agent. A tenant's pods get that from the syncer.
   bool names_slice = false;
 };
 
@@ -91,7 +91,8 @@ class Binder {
   BoundedQueue<std::function<void()>> work_;
   std::vector<std::thread> threads_;
   Mutex mutex_;
-  std::map<std::string, UnitPtr> units_ SUBLET_GUARDED_BY(mutex_);  // by the uid of each waiting pod
+  std::map<std::string, UnitPtr> units_
+      SUBLET_GUARDED_BY(mutex_);  // by the uid of each waiting pod
 };
 
 }  // namespace sublet::scheduler

@@ -14,7 +14,8 @@ using client::ObjectPtr;
 using kube::Json;
 
 constexpr std::string_view kUidIndex = "uid";
-// Of pods without a node, by what they need: "claims", "claim/<namespace>/<name>", "map/<namespace>/<name>".
+// Of pods without a node, by what they need: "claims", "claim/<namespace>/<name>",
+// "map/<namespace>/<name>".
 constexpr std::string_view kVolumeIndex = "volumes";
 constexpr std::string_view kAnyClaim = "claims";
 
@@ -54,7 +55,8 @@ PodRecordPtr MakePodRecord(const Json& pod) {
     record->condition_message = kube::FindString(*condition, {"message"});
     record->condition_reason = kube::FindString(*condition, {"reason"});
   }
-  // A pod whose annotations do not parse was refused at admission; one that slipped in asks nothing.
+  // A pod whose annotations do not parse was refused at admission; one that slipped in asks
+  // nothing.
   if (auto request = gpu::ParseGpuRequest(AnnotationMap(pod)); request.ok()) {
     record->gpu = *request;
   }
@@ -133,8 +135,9 @@ void Feed::NodeChanged(const std::string& name) {
     for (std::size_t i = 0; i < spec.devices.size(); ++i) {
       GpuDevice& device = spec.devices[i];
       if (own_bytes_) {
-        device.free_bytes = std::min(
-            device.memory_bytes, device.free_bytes + own_bytes_(device.uuid, record.generations[i]));
+        device.free_bytes =
+            std::min(device.memory_bytes,
+                     device.free_bytes + own_bytes_(device.uuid, record.generations[i]));
       }
     }
     spec.gpus = static_cast<std::int64_t>(spec.devices.size());
@@ -177,9 +180,8 @@ void Feed::WatchPods(client::InformerFactory& informers) {
   auto options = Options("", "v1", "pods", "Pod");
   options.make_record = MakePodRecord;
   pods_ = &informers.For(options);
-  pods_->AddIndex(kUidIndex, [](const client::CachedObject& pod) {
-    return std::vector<std::string>{pod.uid};
-  });
+  pods_->AddIndex(
+      kUidIndex, [](const client::CachedObject& pod) { return std::vector<std::string>{pod.uid}; });
   pods_->AddIndex(kVolumeIndex, [](const client::CachedObject& pod) {
     std::vector<std::string> keys;
     const VolumeRefs& refs = pod.As<PodRecord>().volumes;
@@ -217,8 +219,8 @@ void Feed::WatchPods(client::InformerFactory& informers) {
   });
 }
 
-// What is asked is looked up when the engine takes the pod, so that it is never older than the event
-// that showed the pod again.
+// What is asked is looked up when the engine takes the pod, so that it is never older than the
+// event that showed the pod again.
 PodSpec Feed::Resolved(const PodRecord& pod, const Engine& engine) const {
   PodSpec spec = pod.spec;
   const int profile = engine.ProfileFor(pod.scheduler_name);
@@ -230,7 +232,8 @@ PodSpec Feed::Resolved(const PodRecord& pod, const Engine& engine) const {
 
 PodLookups Feed::Lookups(bool config_maps) const {
   PodLookups lookups;
-  lookups.volume_claim = [this](const std::string& ns, const std::string& name) -> std::optional<VolumeClaimFacts> {
+  lookups.volume_claim = [this](const std::string& ns,
+                                const std::string& name) -> std::optional<VolumeClaimFacts> {
     const ObjectPtr found = volume_claims_->Get({ns, name});
     return found == nullptr ? std::nullopt : std::optional(found->As<VolumeClaimFacts>());
   };
@@ -252,25 +255,34 @@ PodLookups Feed::Lookups(bool config_maps) const {
 
 void Feed::Reconsider(std::string_view reference) {
   for (const ObjectPtr& pod : pods_->ByIndex(kVolumeIndex, reference)) {
-    Put(kPod, pod->uid, [this, pod](Engine& engine) { engine.Apply(Resolved(pod->As<PodRecord>(), engine)); });
+    Put(kPod, pod->uid,
+        [this, pod](Engine& engine) { engine.Apply(Resolved(pod->As<PodRecord>(), engine)); });
   }
 }
 
 void Feed::WatchVolumes(client::InformerFactory& informers, bool config_maps) {
-  const auto key_of = [](const ObjectPtr& before, const ObjectPtr& after) { return (after != nullptr ? after : before)->key.Text(); };
+  const auto key_of = [](const ObjectPtr& before, const ObjectPtr& after) {
+    return (after != nullptr ? after : before)->key.Text();
+  };
   const auto any_claim = [this](const ObjectPtr&, const ObjectPtr&) { Reconsider(kAnyClaim); };
   auto claims = Options("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim");
-  claims.make_record = [](const Json& object) { return std::make_shared<const VolumeClaimFacts>(VolumeClaimFromJson(object)); };
+  claims.make_record = [](const Json& object) {
+    return std::make_shared<const VolumeClaimFacts>(VolumeClaimFromJson(object));
+  };
   volume_claims_ = &informers.For(claims);
   volume_claims_->AddHandler([this, key_of](const ObjectPtr& before, const ObjectPtr& after) {
     Reconsider("claim/" + key_of(before, after));
   });
   auto volumes = Options("", "v1", "persistentvolumes", "PersistentVolume");
-  volumes.make_record = [](const Json& object) { return std::make_shared<const std::vector<NodeTerm>>(VolumeTermsFromJson(object)); };
+  volumes.make_record = [](const Json& object) {
+    return std::make_shared<const std::vector<NodeTerm>>(VolumeTermsFromJson(object));
+  };
   volumes_ = &informers.For(volumes);
   volumes_->AddHandler(any_claim);
   auto classes = Options("storage.k8s.io", "v1", "storageclasses", "StorageClass");
-  classes.make_record = [](const Json& object) { return std::make_shared<const StorageClassFacts>(StorageClassFromJson(object)); };
+  classes.make_record = [](const Json& object) {
+    return std::make_shared<const StorageClassFacts>(StorageClassFromJson(object));
+  };
   storage_classes_ = &informers.For(classes);
   storage_classes_->AddHandler(any_claim);
   if (config_maps) {
@@ -376,7 +388,8 @@ std::int64_t Feed::DeviceMemory(const std::string& node, const std::string& uuid
 }
 
 std::optional<int> Feed::PriorityOf(const std::string& name) const {
-  const ObjectPtr found = priority_classes_ == nullptr ? nullptr : priority_classes_->Get({"", name});
+  const ObjectPtr found =
+      priority_classes_ == nullptr ? nullptr : priority_classes_->Get({"", name});
   return found == nullptr ? std::nullopt : std::optional(found->As<int>());
 }
 

@@ -1,8 +1,8 @@
-// Feed: what the API server shows, as changes for the engine. Objects are converted on the informers'
-// thread, once per event; the scheduler's thread takes the latest state of everything that changed in
-// one go, in an order in which nothing refers to what the engine does not know yet.
-// Bound: one waiting change per object.
-// Threads: handlers on the informers' thread, Take on the scheduler's.
+// Feed: what the API server shows, as changes for the engine. Objects are converted on the
+// informers' thread, once per event; the scheduler's thread takes the latest state of everything
+// that changed in one go, in an order in which nothing refers to what the engine does not know yet.
+// Bound: one waiting change per object. Threads: handlers on the informers' thread, Take on the
+// scheduler's.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,7 @@ struct PodRecord {
   PodSpec spec;
   std::string scheduler_name;
   std::string service_account;
-  std::string group_annotation;   // pod-group-name
+  std::string group_annotation;  // pod-group-name
   std::string queue_label;
   bool has_owner = false;
   bool unbound_pending = false;   // no node, not finished, not being deleted
@@ -32,17 +32,18 @@ struct PodRecord {
   std::string condition_reason;
   std::optional<gpu::GpuRequest> gpu;  // the sharing annotations, when they parse
   std::int64_t whole_gpus = 0;
-  VolumeRefs volumes;             // of a pod without a node; empty otherwise
+  VolumeRefs volumes;  // of a pod without a node; empty otherwise
 };
 using PodRecordPtr = std::shared_ptr<const PodRecord>;
 
 struct FeedOptions {
-  bool kai = true;       // Queue, PodGroup and Topology are served
+  bool kai = true;        // Queue, PodGroup and Topology are served
   bool gpu_nodes = true;  // GpuNode is served
-  // Bytes of a device that slices of our own hold and that its ledger counts at `generation`; unset:
-  // none. What GpuNode calls free plus these is what our pods may use.
+  // Bytes of a device that slices of our own hold and that its ledger counts at `generation`;
+  // unset: none. What GpuNode calls free plus these is what our pods may use.
   std::function<std::int64_t(const std::string& uuid, std::int64_t generation)> own_bytes;
-  // UUIDs of the devices that a bound pod with whole devices was granted; unset where no slices are.
+  // UUIDs of the devices that a bound pod with whole devices was granted; unset where no slices
+  // are.
   std::function<std::vector<std::string>(const std::string& ns, const std::string& uid)> devices_of;
 };
 

@@ -91,8 +91,10 @@ Result<void> PodGrouper::ApplyGroup(const Json& group) {
       return Ok();
     }
   }
-  const client::Target collection{
-      {"scheduling.run.ai", "v2alpha2", "podgroups"}, std::string(kube::NamespaceOf(group)), "", ""};
+  const client::Target collection{{"scheduling.run.ai", "v2alpha2", "podgroups"},
+                                  std::string(kube::NamespaceOf(group)),
+                                  "",
+                                  ""};
   auto created = client_.Create(collection, group);
   // A group that stands already keeps what others wrote into it (queue, markUnschedulable, ...).
   if (!created.ok() && !created.error().Is(Reason::kAlreadyExists)) {

@@ -1,9 +1,8 @@
 // PodGrouper: gives every pod of a KAI-like scheduler its PodGroup. Finds the top owner, decides by
-// kind how pods are grouped (table in pod_grouper_kinds.cc), applies the PodGroup and writes the link
-// into the pod, with KAI's names (`pg-<owner>-<uid>`, annotation pod-group-name).
-// Source: reference facts on KAI's pod-grouper (section 4). Profiles up to kai-0.13 group Jobs pod by
-// pod, as KAI before 0.15 did.
-// Threads: the manager's workers, one per pod.
+// kind how pods are grouped (table in pod_grouper_kinds.cc), applies the PodGroup and writes the
+// link into the pod, with KAI's names (`pg-<owner>-<uid>`, annotation pod-group-name). Source:
+// reference facts on KAI's pod-grouper (section 4). Profiles up to kai-0.13 group Jobs pod by pod,
+// as KAI before 0.15 did. Threads: the manager's workers, one per pod.
 #pragma once
 
 #include <map>
@@ -19,12 +18,12 @@ namespace sublet::scheduler {
 
 // What one pod's group looks like.
 struct GroupPlan {
-  std::string name;             // of the PodGroup
-  kube::Json owner;             // ownerReference of the PodGroup
+  std::string name;  // of the PodGroup
+  kube::Json owner;  // ownerReference of the PodGroup
   std::int64_t min_member = 1;
-  std::string default_class;    // train, inference, build
+  std::string default_class;                                     // train, inference, build
   std::vector<std::pair<std::string, std::int64_t>> sub_groups;  // name, minMember
-  std::string sub_group;        // the pod's own
+  std::string sub_group;                                         // the pod's own
 };
 
 // Decides the group of `pod` from its owners, top owner last (empty: a bare pod). Pure.

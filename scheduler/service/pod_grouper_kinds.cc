@@ -75,8 +75,9 @@ GroupPlan Ray(const Json& pod, const Json& top) {
   plan.sub_groups.emplace_back("headgroup", 1);
   if (cluster != nullptr) {
     for (const Json& group : cluster->value("workerGroupSpecs", Json::array())) {
-      const std::int64_t workers = kube::FindInt(group, {"minReplicas"}, 0) *
-                                   std::max<std::int64_t>(kube::FindInt(group, {"numOfHosts"}, 1), 1);
+      const std::int64_t workers =
+          kube::FindInt(group, {"minReplicas"}, 0) *
+          std::max<std::int64_t>(kube::FindInt(group, {"numOfHosts"}, 1), 1);
       plan.sub_groups.emplace_back(std::string(kube::FindString(group, {"groupName"})), workers);
       plan.min_member += workers;
     }
@@ -109,8 +110,8 @@ GroupPlan LeaderWorkerSet(const Json& pod, const Json& set) {
   GroupPlan plan = PerOwner(set, size, "train");
   plan.name += "-group-" + index;
   plan.sub_groups = {{"leader", 1}, {"workers", size - 1}};
-  plan.sub_group = kube::LabelOf(pod, "leaderworkerset.sigs.k8s.io/worker-index") == "0" ? "leader"
-                                                                                        : "workers";
+  plan.sub_group =
+      kube::LabelOf(pod, "leaderworkerset.sigs.k8s.io/worker-index") == "0" ? "leader" : "workers";
   return plan;
 }
 
@@ -239,7 +240,8 @@ Json MakePodGroup(const Json& pod, const std::vector<Json>& owners, const GroupP
                   {"labels", std::move(labels)},
                   {"ownerReferences", Json::array({plan.owner})}}},
                 {"spec", std::move(spec)}};
-  // KAI has one scheduler name per shard; here a PodGroup says whose it is when it is not the usual one.
+  // KAI has one scheduler name per shard; here a PodGroup says whose it is when it is not the usual
+  // one.
   const auto scheduler = kube::FindString(pod, {"spec", "schedulerName"});
   if (!scheduler.empty() && scheduler != "kai-scheduler") {
     group["metadata"]["annotations"]["sublet.dev/scheduler-name"] = scheduler;

@@ -25,9 +25,12 @@ Json ShareJson(const QueueShare& share) {
   Json out = Json::object();
   for (std::size_t i = 0; i < share.r.size() && i < 3; ++i) {
     const ResourceShare& r = share.r[i];
-    out[kNames[i]] = {{"quota", r.deserved},       {"limit", r.limit},
-                      {"weight", r.weight},        {"fairShare", r.fair_share},
-                      {"requested", r.request},    {"allocated", r.allocated},
+    out[kNames[i]] = {{"quota", r.deserved},
+                      {"limit", r.limit},
+                      {"weight", r.weight},
+                      {"fairShare", r.fair_share},
+                      {"requested", r.request},
+                      {"allocated", r.allocated},
                       {"allocatedNonPreemptible", r.allocated_np}};
   }
   return out;
@@ -42,21 +45,23 @@ Json QueueJson(const QueueView& view) {
 }
 
 Json ExplanationJson(const Explanation& explanation, Millis now) {
-  Json out = {{"pod", explanation.pod},       {"podGroup", explanation.group},
-              {"queue", explanation.queue},   {"status", explanation.status},
-              {"node", explanation.node},     {"dominant", explanation.dominant},
-              {"failures", Json::array()},    {"nodes", Json::array()},
-              {"queues", Json::array()},      {"attempts", Json::array()},
-              {"holders", Json::array()},     {"suggestions", Json::array()}};
+  Json out = {{"pod", explanation.pod},     {"podGroup", explanation.group},
+              {"queue", explanation.queue}, {"status", explanation.status},
+              {"node", explanation.node},   {"dominant", explanation.dominant},
+              {"failures", Json::array()},  {"nodes", Json::array()},
+              {"queues", Json::array()},    {"attempts", Json::array()},
+              {"holders", Json::array()},   {"suggestions", Json::array()}};
   for (const JobFailure& failure : explanation.failures) {
-    out["failures"].push_back({{"reason", failure.reason},
-                               {"message", failure.message},
-                               {"detail", failure.detail}});
+    out["failures"].push_back(
+        {{"reason", failure.reason}, {"message", failure.message}, {"detail", failure.detail}});
   }
   for (const auto& row : explanation.nodes) {
     out["nodes"].push_back({{"node", row.node},
                             {"reason", row.reason},
-                            {"idle", {{"cpu", row.idle[kCpu]}, {"memory", row.idle[kMemory]}, {"gpu", static_cast<double>(row.idle[kGpu]) / kDevice}}},
+                            {"idle",
+                             {{"cpu", row.idle[kCpu]},
+                              {"memory", row.idle[kMemory]},
+                              {"gpu", static_cast<double>(row.idle[kGpu]) / kDevice}}},
                             {"releasingGpus", static_cast<double>(row.releasing[kGpu]) / kDevice}});
   }
   for (const auto& holder : explanation.holders) {
@@ -89,9 +94,8 @@ SchedulerService::SchedulerService(SchedulerServiceOptions options, const Clock&
       informers_(options_.client),
       manager_(informers_, clock, 2) {
   if (options_.slices) {
-    broker_ = std::make_unique<SliceBroker>(*options_.slices, [this](const SliceAnswer& answer) {
-      binder_->SliceAnswered(answer);
-    });
+    broker_ = std::make_unique<SliceBroker>(
+        *options_.slices, [this](const SliceAnswer& answer) { binder_->SliceAnswered(answer); });
   }
   FeedOptions feed;
   feed.kai = options_.kai;
@@ -105,14 +109,16 @@ SchedulerService::SchedulerService(SchedulerServiceOptions options, const Clock&
     };
   }
   feed_ = std::make_unique<Feed>(informers_, feed, [this] { Wake(); });
-  BinderOptions binder{options_.client, 4, options_.enforce, options_.slices && options_.slices->tenant.empty()};
-  binder_ = std::make_unique<Binder>(std::move(binder), *feed_, recorder_, [this](BindResult result) {
-    {
-      MutexLock lock(mutex_);
-      results_.push_back(std::move(result));
-    }
-    Wake();
-  });
+  BinderOptions binder{options_.client, 4, options_.enforce,
+                       options_.slices && options_.slices->tenant.empty()};
+  binder_ =
+      std::make_unique<Binder>(std::move(binder), *feed_, recorder_, [this](BindResult result) {
+        {
+          MutexLock lock(mutex_);
+          results_.push_back(std::move(result));
+        }
+        Wake();
+      });
   binder_->UseSlices(broker_.get());
   for (const Profile& profile : options_.profiles) {
     if (profile.usage_half_life > 0 && !usage_) {
@@ -219,8 +225,8 @@ void SchedulerService::Cycle() {
     MutexLock lock(mutex_);
     results.swap(results_);
     questions.swap(questions_);
-    // Before the feed is emptied: what comes while its changes are applied is not in this cycle and has
-    // to wake the next.
+    // Before the feed is emptied: what comes while its changes are applied is not in this cycle and
+    // has to wake the next.
     woken_ = false;
   }
   feed_->ApplyTo(engine_);
@@ -237,7 +243,8 @@ void SchedulerService::Cycle() {
   }
   const MonotonicTime begun = clock_.Monotonic();
   const CycleResult cycle = engine_.Run(now);
-  Count(cycle, std::chrono::duration_cast<std::chrono::microseconds>(clock_.Monotonic() - begun).count());
+  Count(cycle,
+        std::chrono::duration_cast<std::chrono::microseconds>(clock_.Monotonic() - begun).count());
   const MonotonicTime status_due = status_->Report(cycle, engine_);
   binder_->Submit(cycle.decisions, engine_);
   for (const Question& question : questions) {
@@ -249,9 +256,10 @@ void SchedulerService::Cycle() {
     return;
   }
   const Deadline until = std::min(
-      std::min<Deadline>(status_due, usage_due), cycle.earliest == kNever
-                      ? Deadline::max()
-                      : After(std::chrono::milliseconds(std::max<Millis>(cycle.earliest - NowMillis(), 1))));
+      std::min<Deadline>(status_due, usage_due),
+      cycle.earliest == kNever
+          ? Deadline::max()
+          : After(std::chrono::milliseconds(std::max<Millis>(cycle.earliest - NowMillis(), 1))));
   while (!woken_ && !stopped_ && questions_.empty() && results_.empty()) {
     if (until == Deadline::max()) {
       wake_.Wait(mutex_);
@@ -265,7 +273,8 @@ void SchedulerService::ReadUsage() {
   if (!usage_) {
     return;
   }
-  const auto kept = options_.client.Get({{"", "v1", "configmaps"}, kUsageNamespace, kUsageName, ""});
+  const auto kept =
+      options_.client.Get({{"", "v1", "configmaps"}, kUsageNamespace, kUsageName, ""});
   if (kept.ok() && usage_->Decode(std::string(kube::FindString(*kept, {"data", "usage.json"})))) {
     engine_.SetUsage(usage_->Shares());
   } else if (kept.ok() || !kept.error().Is(Reason::kNotFound)) {
@@ -343,8 +352,9 @@ Result<Json> SchedulerService::Explain(const std::string& ns, const std::string&
   Json out = ExplanationJson(*shared->explanation, now);
   // On this thread: the copies that are tried cost the scheduler nothing.
   for (const Suggestion& suggestion : Suggest(options_.profiles, shared->snapshot, pod->uid, now)) {
-    out["suggestions"].push_back(
-        {{"change", suggestion.change}, {"outcome", suggestion.outcome}, {"verified", suggestion.verified}});
+    out["suggestions"].push_back({{"change", suggestion.change},
+                                  {"outcome", suggestion.outcome},
+                                  {"verified", suggestion.verified}});
   }
   return out;
 }
@@ -384,24 +394,34 @@ void SchedulerService::AppendMetrics(std::string& out) {
     counts = counts_;
     queues = queue_views_;
   }
-  Metrics::AppendSample(out, "kai_e2e_scheduling_latency_milliseconds", "Time of the last scheduling cycle", "gauge",
+  Metrics::AppendSample(out, "kai_e2e_scheduling_latency_milliseconds",
+                        "Time of the last scheduling cycle", "gauge",
                         static_cast<double>(counts.micros_last) / 1000);
-  Metrics::AppendSample(out, "kai_scheduling_cycles_total", "Cycles run", "counter", static_cast<double>(counts.cycles));
-  Metrics::AppendSample(out, "kai_scheduling_seconds_total", "Time spent deciding", "counter", static_cast<double>(counts.micros) / 1e6);
-  Metrics::AppendSample(out, "kai_scenarios_simulation_by_action", "Steps of the victim searches", "counter",
-                        static_cast<double>(counts.steps));
-  Metrics::AppendSample(out, "kai_podgroups_unschedulable_total", "Verdicts that a pod group cannot be placed", "counter",
+  Metrics::AppendSample(out, "kai_scheduling_cycles_total", "Cycles run", "counter",
+                        static_cast<double>(counts.cycles));
+  Metrics::AppendSample(out, "kai_scheduling_seconds_total", "Time spent deciding", "counter",
+                        static_cast<double>(counts.micros) / 1e6);
+  Metrics::AppendSample(out, "kai_scenarios_simulation_by_action", "Steps of the victim searches",
+                        "counter", static_cast<double>(counts.steps));
+  Metrics::AppendSample(out, "kai_podgroups_unschedulable_total",
+                        "Verdicts that a pod group cannot be placed", "counter",
                         static_cast<double>(counts.refused));
-  Metrics::AppendSample(out, "kai_pods_bound_total", "Bindings decided", "counter", static_cast<double>(counts.bound));
+  Metrics::AppendSample(out, "kai_pods_bound_total", "Bindings decided", "counter",
+                        static_cast<double>(counts.bound));
   // One family: its name and type are said once.
   std::string evicted;
   for (const auto& [action, count] : counts.evicted) {
-    evicted += "kai_pod_group_evicted_pods_total{action=\"" + action + "\"} " + std::to_string(count) + "\n";
+    evicted += "kai_pod_group_evicted_pods_total{action=\"" + action + "\"} " +
+               std::to_string(count) + "\n";
   }
   if (!evicted.empty()) {
-    out += "# HELP kai_pod_group_evicted_pods_total Evictions decided\n# TYPE kai_pod_group_evicted_pods_total counter\n" + evicted;
+    out +=
+        "# HELP kai_pod_group_evicted_pods_total Evictions decided\n# TYPE "
+        "kai_pod_group_evicted_pods_total counter\n" +
+        evicted;
   }
-  const auto family = [&](const char* name, const char* help, const std::function<double(const QueueShare&)>& value) {
+  const auto family = [&](const char* name, const char* help,
+                          const std::function<double(const QueueShare&)>& value) {
     if (!queues.empty()) {
       out += std::string("# HELP ") + name + " " + help + "\n# TYPE " + name + " gauge\n";
     }
@@ -413,15 +433,25 @@ void SchedulerService::AppendMetrics(std::string& out) {
   };
   constexpr double kCores = 1000;
   constexpr double kGigabyte = 1e9;
-  family("kai_queue_fair_share_cpu_cores", "Fair share of CPU", [](const QueueShare& s) { return s.r[kCpu].fair_share / kCores; });
-  family("kai_queue_fair_share_memory_gb", "Fair share of memory", [](const QueueShare& s) { return s.r[kMemory].fair_share / kGigabyte; });
-  family("kai_queue_fair_share_gpu", "Fair share of GPUs", [](const QueueShare& s) { return s.r[kGpu].fair_share; });
-  family("kai_queue_deserved_gpus", "GPU quota", [](const QueueShare& s) { return s.r[kGpu].deserved; });
-  family("kai_queue_quota_cpu_cores", "CPU quota", [](const QueueShare& s) { return s.r[kCpu].deserved < 0 ? -1 : s.r[kCpu].deserved / kCores; });
-  family("kai_queue_quota_memory_bytes", "Memory quota", [](const QueueShare& s) { return s.r[kMemory].deserved; });
-  family("kai_queue_allocated_gpus", "GPUs allocated", [](const QueueShare& s) { return s.r[kGpu].allocated; });
-  family("kai_queue_allocated_cpu_cores", "CPU allocated", [](const QueueShare& s) { return s.r[kCpu].allocated / kCores; });
-  family("kai_queue_allocated_memory_bytes", "Memory allocated", [](const QueueShare& s) { return s.r[kMemory].allocated; });
+  family("kai_queue_fair_share_cpu_cores", "Fair share of CPU",
+         [](const QueueShare& s) { return s.r[kCpu].fair_share / kCores; });
+  family("kai_queue_fair_share_memory_gb", "Fair share of memory",
+         [](const QueueShare& s) { return s.r[kMemory].fair_share / kGigabyte; });
+  family("kai_queue_fair_share_gpu", "Fair share of GPUs",
+         [](const QueueShare& s) { return s.r[kGpu].fair_share; });
+  family("kai_queue_deserved_gpus", "GPU quota",
+         [](const QueueShare& s) { return s.r[kGpu].deserved; });
+  family("kai_queue_quota_cpu_cores", "CPU quota", [](const QueueShare& s) {
+    return s.r[kCpu].deserved < 0 ? -1 : s.r[kCpu].deserved / kCores;
+  });
+  family("kai_queue_quota_memory_bytes", "Memory quota",
+         [](const QueueShare& s) { return s.r[kMemory].deserved; });
+  family("kai_queue_allocated_gpus", "GPUs allocated",
+         [](const QueueShare& s) { return s.r[kGpu].allocated; });
+  family("kai_queue_allocated_cpu_cores", "CPU allocated",
+         [](const QueueShare& s) { return s.r[kCpu].allocated / kCores; });
+  family("kai_queue_allocated_memory_bytes", "Memory allocated",
+         [](const QueueShare& s) { return s.r[kMemory].allocated; });
 }
 
 Result<Json> SchedulerService::Queues() {

@@ -1,8 +1,8 @@
-// SchedulerService: the engine inside a control plane. Reads through informers, decides on one thread,
-// binds through pods/binding after slices are granted, writes conditions, Events and queue status.
-// Level based: after a restart everything is read again, and nothing is bound twice because a bound
-// pod says so itself.
-// Threads: "scheduler" owns the engine; the informers' thread converts; "bind-N" writes.
+// SchedulerService: the engine inside a control plane. Reads through informers, decides on one
+// thread, binds through pods/binding after slices are granted, writes conditions, Events and queue
+// status. Level based: after a restart everything is read again, and nothing is bound twice because
+// a bound pod says so itself. Threads: "scheduler" owns the engine; the informers' thread converts;
+// "bind-N" writes.
 #pragma once
 
 #include <memory>
@@ -56,8 +56,8 @@ class SchedulerService {
   void Run();
   void Cycle();
   void Count(const CycleResult& cycle, std::int64_t micros);
-  // Counts what queues held; tells the engine and keeps it in a ConfigMap once a minute. Returns when it
-  // must be called again; never when no profile asks for a history.
+  // Counts what queues held; tells the engine and keeps it in a ConfigMap once a minute. Returns
+  // when it must be called again; never when no profile asks for a history.
   Deadline KeepUsage(Millis now);
   void ReadUsage();
   void Wake();
@@ -89,7 +89,7 @@ class SchedulerService {
   std::vector<Question> questions_ SUBLET_GUARDED_BY(mutex_);  // at most kQuestionsMax
   struct Counts {
     std::int64_t cycles = 0, micros = 0, micros_last = 0, steps = 0, preemption_attempts = 0;
-    std::map<std::string, std::int64_t> evicted;    // by action
+    std::map<std::string, std::int64_t> evicted;  // by action
     std::int64_t bound = 0, promised = 0, refused = 0;
   };
   Counts counts_ SUBLET_GUARDED_BY(mutex_);

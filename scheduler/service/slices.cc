@@ -38,9 +38,7 @@ std::shared_ptr<const void> MakeRecord(const Json& object) {
 
 SliceBroker::SliceBroker(SliceBrokerOptions options,
                          std::function<void(const SliceAnswer&)> on_answer)
-    : options_(std::move(options)),
-      on_answer_(std::move(on_answer)),
-      informers_(options_.client) {
+    : options_(std::move(options)), on_answer_(std::move(on_answer)), informers_(options_.client) {
   client::InformerOptions slices;
   slices.resource = {std::string(gpu::kGroup), std::string(gpu::kVersion),
                      std::string(gpu::kSliceResource)};
@@ -87,15 +85,17 @@ Result<void> SliceBroker::CheckPolicy(const gpu::GpuSliceSpec& spec) {
   }
   if (options_.devices_milli_max >= 0 && share > options_.devices_milli_max) {
     return sublet::Status(Reason::kForbidden,
-                  "the tenant may hold " + std::to_string(options_.devices_milli_max / 1000) +
-                      " GPUs (policies.gpu.devices); with this pod it would hold " +
-                      std::to_string(share) + " thousandths of a GPU");
+                          "the tenant may hold " +
+                              std::to_string(options_.devices_milli_max / 1000) +
+                              " GPUs (policies.gpu.devices); with this pod it would hold " +
+                              std::to_string(share) + " thousandths of a GPU");
   }
   if (options_.memory_bytes_max >= 0 && bytes > options_.memory_bytes_max) {
-    return sublet::Status(Reason::kForbidden,
-                  "the tenant may hold " + std::to_string(options_.memory_bytes_max >> 20) +
-                      " MiB of GPU memory (policies.gpu.memory); with this pod it would hold " +
-                      std::to_string(bytes >> 20) + " MiB");
+    return sublet::Status(
+        Reason::kForbidden,
+        "the tenant may hold " + std::to_string(options_.memory_bytes_max >> 20) +
+            " MiB of GPU memory (policies.gpu.memory); with this pod it would hold " +
+            std::to_string(bytes >> 20) + " MiB");
   }
   return Ok();
 }
@@ -152,7 +152,8 @@ std::int64_t SliceBroker::OwnBytes(const std::string& uuid, std::int64_t generat
 std::vector<std::string> SliceBroker::DevicesOf(const std::string& pod_namespace,
                                                 const std::string& pod_uid) const {
   std::vector<std::string> devices;
-  if (const auto slice = slices_->Get({options_.slice_namespace(pod_namespace), pod_uid}); slice != nullptr) {
+  if (const auto slice = slices_->Get({options_.slice_namespace(pod_namespace), pod_uid});
+      slice != nullptr) {
     for (const auto& granted : slice->As<SliceRecord>().granted) {
       devices.push_back(granted.device.uuid);
     }

@@ -28,7 +28,8 @@ struct SliceAnswer {
 
 struct SliceBrokerOptions {
   client::Client client;
-  // Where the slice of a pod in `pod_namespace` stands: the tenant's host namespace, or the pod's own.
+  // Where the slice of a pod in `pod_namespace` stands: the tenant's host namespace, or the pod's
+  // own.
   std::function<std::string(const std::string& pod_namespace)> slice_namespace;
   std::string only_namespace;  // watch only this one; "" = all
   std::string tenant;          // written into the slices
@@ -48,15 +49,16 @@ class SliceBroker {
   // Until the slices that stand are known, at most until `deadline`.
   bool WaitSynced(Deadline deadline) { return informers_.WaitSynced(deadline); }
 
-  // Creates the slice; one that exists with the same node and devices is taken over.
-  // Errors: Forbidden (policies.gpu would be exceeded: with the amounts), Conflict (another slice of
-  // this pod is still being released), the host's.
+  // Creates the slice; one that exists with the same node and devices is taken over. Errors:
+  // Forbidden (policies.gpu would be exceeded: with the amounts), Conflict (another slice of this
+  // pod is still being released), the host's.
   Result<void> Ask(const std::string& pod_namespace, gpu::GpuSliceSpec spec);
   // Bytes of `uuid` that granted slices of ours hold and that the device's ledger counts at
   // `generation` (an older generation does not know them yet).
   std::int64_t OwnBytes(const std::string& uuid, std::int64_t generation) const;
   // UUIDs of the devices that were granted to a pod; empty when none were.
-  std::vector<std::string> DevicesOf(const std::string& pod_namespace, const std::string& pod_uid) const;
+  std::vector<std::string> DevicesOf(const std::string& pod_namespace,
+                                     const std::string& pod_uid) const;
   // Gives it back; none is fine.
   Result<void> Release(const std::string& pod_namespace, const std::string& pod_uid);
 

@@ -27,8 +27,8 @@ Json Resources(const Amounts& amounts) {
 
 }  // namespace
 
-StatusWriter::StatusWriter(client::Client client, const Feed& feed,
-                           client::EventRecorder& recorder, const Clock& clock)
+StatusWriter::StatusWriter(client::Client client, const Feed& feed, client::EventRecorder& recorder,
+                           const Clock& clock)
     : client_(std::move(client)), feed_(feed), recorder_(recorder), clock_(clock) {}
 
 StatusWriter::~StatusWriter() { Stop(); }
@@ -75,8 +75,7 @@ void StatusWriter::Run() {
   }
 }
 
-void StatusWriter::PodUnschedulable(const std::string& uid, const std::string& message,
-                                    bool kube) {
+void StatusWriter::PodUnschedulable(const std::string& uid, const std::string& message, bool kube) {
   const auto pod = feed_.FindPodObject(uid);
   if (pod == nullptr) {
     return;
@@ -88,8 +87,8 @@ void StatusWriter::PodUnschedulable(const std::string& uid, const std::string& m
     return;
   }
   told = message;
-  const client::EventTarget target{"v1",     "Pod", pod->key.namespace_name, pod->key.name,
-                                   pod->uid, "",    ""};
+  const client::EventTarget target{"v1", "Pod", pod->key.namespace_name, pod->key.name, pod->uid,
+                                   "",   ""};
   recorder_.As(record.scheduler_name)
       .Event(target, "Warning", kube ? "FailedScheduling" : "Unschedulable", message);
   Put("pod/" + uid, [this, key = pod->key, uid, message] {
@@ -104,8 +103,9 @@ void StatusWriter::PodUnschedulable(const std::string& uid, const std::string& m
         {{"metadata", {{"uid", uid}}}, {"status", {{"conditions", Json::array({condition})}}}});
     if (!written.ok() && !written.error().Is(Reason::kNotFound) &&
         !written.error().Is(Reason::kConflict)) {
-      log::Warn("cannot write why a pod waits",
-                {{"namespace", key.namespace_name}, {"name", key.name}, {"error", written.error()}});
+      log::Warn(
+          "cannot write why a pod waits",
+          {{"namespace", key.namespace_name}, {"name", key.name}, {"error", written.error()}});
     }
   });
 }
@@ -147,8 +147,11 @@ void StatusWriter::QueueStatus(const QueueView& view) {
 // UnschedulableOnNodePool, as KAI's scheduler writes it.
 void StatusWriter::GroupVerdictStatus(const GroupVerdict& verdict, const Engine& engine) {
   const TaskId any = verdict.pods.empty() ? kNone : engine.state().FindTask(verdict.pods[0].uid);
-  const Job* job = any == kNone || engine.state().task(any).job == kNone ? nullptr : &engine.state().job(engine.state().task(any).job);
-  if (job == nullptr || !job->from_spec || groups_told_[verdict.group].condition == verdict.message) {
+  const Job* job = any == kNone || engine.state().task(any).job == kNone
+                       ? nullptr
+                       : &engine.state().job(engine.state().task(any).job);
+  if (job == nullptr || !job->from_spec ||
+      groups_told_[verdict.group].condition == verdict.message) {
     return;
   }
   groups_told_[verdict.group].condition = verdict.message;
@@ -157,18 +160,21 @@ void StatusWriter::GroupVerdictStatus(const GroupVerdict& verdict, const Engine&
     reasons.push_back({{"reason", failure.reason.empty() ? "PodSchedulingErrors" : failure.reason},
                        {"message", failure.detail.empty() ? failure.message : failure.detail}});
   }
-  Json condition = {{"type", "UnschedulableOnNodePool"},
-                    {"nodePool", "default"},
-                    {"status", "True"},
-                    {"reason", reasons.empty() ? "PodSchedulingErrors" : reasons[0]["reason"].get<std::string>()},
-                    {"message", verdict.message},
-                    {"transitionID", std::to_string(++transitions_)},
-                    {"lastTransitionTime", kube::FormatTime(clock_.Now())},
-                    {"reasons", std::move(reasons)}};
-  Put("group/" + verdict.group, [this, ns = verdict.ns, name = verdict.name, condition = std::move(condition)] {
-    (void)client_.Patch({{"scheduling.run.ai", "v2alpha2", "podgroups"}, ns, name, "status"}, client::PatchType::kMerge,
-                        {{"status", {{"schedulingConditions", Json::array({condition})}}}});
-  });
+  Json condition = {
+      {"type", "UnschedulableOnNodePool"},
+      {"nodePool", "default"},
+      {"status", "True"},
+      {"reason", reasons.empty() ? "PodSchedulingErrors" : reasons[0]["reason"].get<std::string>()},
+      {"message", verdict.message},
+      {"transitionID", std::to_string(++transitions_)},
+      {"lastTransitionTime", kube::FormatTime(clock_.Now())},
+      {"reasons", std::move(reasons)}};
+  Put("group/" + verdict.group,
+      [this, ns = verdict.ns, name = verdict.name, condition = std::move(condition)] {
+        (void)client_.Patch({{"scheduling.run.ai", "v2alpha2", "podgroups"}, ns, name, "status"},
+                            client::PatchType::kMerge,
+                            {{"status", {{"schedulingConditions", Json::array({condition})}}}});
+      });
 }
 
 void StatusWriter::GroupPlaced(const std::string& key) {
@@ -179,7 +185,8 @@ void StatusWriter::GroupPlaced(const std::string& key) {
   told->second.condition.clear();
   const auto slash = key.find('/');
   Put("group/" + key, [this, ns = key.substr(0, slash), name = key.substr(slash + 1)] {
-    (void)client_.Patch({{"scheduling.run.ai", "v2alpha2", "podgroups"}, ns, name, "status"}, client::PatchType::kMerge,
+    (void)client_.Patch({{"scheduling.run.ai", "v2alpha2", "podgroups"}, ns, name, "status"},
+                        client::PatchType::kMerge,
                         {{"status", {{"schedulingConditions", nullptr}}}});
   });
 }
@@ -218,9 +225,10 @@ bool StatusWriter::GroupAmounts(const Engine& engine) {
         }
       }
     }
-    const Json status = {{"allocated", Resources(allocated)},
-                         {"allocatedNonPreemptible", Resources(job->preemptible ? Amounts{} : allocated)},
-                         {"requested", Resources(requested)}};
+    const Json status = {
+        {"allocated", Resources(allocated)},
+        {"allocatedNonPreemptible", Resources(job->preemptible ? Amounts{} : allocated)},
+        {"requested", Resources(requested)}};
     const std::string text = status.dump();
     if (told.amounts == text) {
       continue;
@@ -228,8 +236,8 @@ bool StatusWriter::GroupAmounts(const Engine& engine) {
     told.amounts = text;
     ++writes;
     Put("amounts/" + job->key, [this, ns = job->ns, name = job->name, status] {
-      (void)client_.Patch({{"scheduling.run.ai", "v2alpha2", "podgroups"}, ns, name, "status"}, client::PatchType::kMerge,
-                          {{"status", {{"resourcesStatus", status}}}});
+      (void)client_.Patch({{"scheduling.run.ai", "v2alpha2", "podgroups"}, ns, name, "status"},
+                          client::PatchType::kMerge, {{"status", {{"resourcesStatus", status}}}});
     });
   }
   return writes >= kWritesMax;
@@ -243,8 +251,7 @@ MonotonicTime StatusWriter::Report(const CycleResult& result, Engine& engine) {
         continue;
       }
       const int profile = engine.ProfileFor(record->scheduler_name);
-      const bool kube =
-          profile >= 0 && engine.profiles()[static_cast<std::size_t>(profile)].kube;
+      const bool kube = profile >= 0 && engine.profiles()[static_cast<std::size_t>(profile)].kube;
       PodUnschedulable(pod.uid, pod.message.empty() ? verdict.message : pod.message, kube);
     }
     if (feed_.HasQueues()) {

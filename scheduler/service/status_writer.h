@@ -27,7 +27,8 @@ class StatusWriter {
   void Start();
   void Stop();  // idempotent; joins
 
-  // Returns when it must be called again even if nothing happens: amounts that were not written yet.
+  // Returns when it must be called again even if nothing happens: amounts that were not written
+  // yet.
   MonotonicTime Report(const CycleResult& result, Engine& engine);
   // The queues as of the last Report that wrote their status.
   const std::vector<QueueView>& queues() const { return queues_; }
@@ -48,19 +49,20 @@ class StatusWriter {
   const Feed& feed_;
   client::EventRecorder& recorder_;
   const Clock& clock_;
-  std::map<std::string, std::string> told_;         // pod uid → last message; the scheduler thread's
-  std::map<std::string, std::string> queue_told_;   // queue → last status
-  MonotonicTime queues_next_{};                     // not before
+  std::map<std::string, std::string> told_;  // pod uid → last message; the scheduler thread's
+  std::map<std::string, std::string> queue_told_;  // queue → last status
+  MonotonicTime queues_next_{};                    // not before
   std::vector<QueueView> queues_;
-  MonotonicTime last_acted_{};                      // when a pod was last bound or evicted
+  MonotonicTime last_acted_{};  // when a pod was last bound or evicted
   struct GroupTold {
-    std::string amounts;                            // resourcesStatus as last written
-    std::string condition;                          // message of the condition that stands; "" = none
+    std::string amounts;    // resourcesStatus as last written
+    std::string condition;  // message of the condition that stands; "" = none
   };
-  // By number of the job: which group stood there, and its version, when its amounts were looked at.
+  // By number of the job: which group stood there, and its version, when its amounts were looked
+  // at.
   std::vector<std::pair<const Job*, std::uint64_t>> amounts_told_;
   std::uint64_t transitions_ = 0;
-  std::map<std::string, GroupTold> groups_told_;    // by namespace/name; the scheduler thread's
+  std::map<std::string, GroupTold> groups_told_;  // by namespace/name; the scheduler thread's
   Mutex mutex_;
   CondVar wake_;
   std::map<std::string, Write> waiting_ SUBLET_GUARDED_BY(mutex_);

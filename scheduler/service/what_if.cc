@@ -22,7 +22,8 @@ constexpr std::size_t kOthersMax = 100;
 
 template <typename T, typename Key>
 void Put(std::vector<T>& list, T value, const Key& key) {
-  const auto found = std::find_if(list.begin(), list.end(), [&](const T& each) { return key(each) == key(value); });
+  const auto found = std::find_if(list.begin(), list.end(),
+                                  [&](const T& each) { return key(each) == key(value); });
   if (found == list.end()) {
     list.push_back(std::move(value));
   } else {
@@ -32,7 +33,8 @@ void Put(std::vector<T>& list, T value, const Key& key) {
 
 class Builder {
  public:
-  Builder(const WhatIfContext& context, Snapshot& snapshot, Millis now) : context_(context), snapshot_(snapshot), now_(now) {}
+  Builder(const WhatIfContext& context, Snapshot& snapshot, Millis now)
+      : context_(context), snapshot_(snapshot), now_(now) {}
 
   Result<void> Add(const Json& object) {
     const std::string kind(FindString(object, {"kind"}));
@@ -49,7 +51,8 @@ class Builder {
       Identify(group);
       AddGroup(group);
     } else if (kind == "Topology") {
-      Put(snapshot_.topologies, TopologyFromJson(object), [](const TopologySpec& t) { return t.name; });
+      Put(snapshot_.topologies, TopologyFromJson(object),
+          [](const TopologySpec& t) { return t.name; });
     } else if (kind == "Node") {
       NodeSpec node = NodeFromJson(object);
       node.ready = true;
@@ -77,7 +80,8 @@ class Builder {
       metadata["namespace"] = "default";
     }
     if (kube::NameOf(object).empty()) {
-      metadata["name"] = std::string(FindString(object, {"metadata", "generateName"}, "new-")) + std::to_string(next_);
+      metadata["name"] = std::string(FindString(object, {"metadata", "generateName"}, "new-")) +
+                         std::to_string(next_);
     }
     metadata["uid"] = "what-if-" + std::to_string(next_++);
     metadata["creationTimestamp"] = kube::FormatTime(WallTime(std::chrono::milliseconds(now_)));
@@ -85,11 +89,14 @@ class Builder {
 
   std::optional<int> Priority(const std::string& name) const {
     const auto found = classes_.find(name);
-    return found != classes_.end() ? std::optional(found->second) : context_.priority ? context_.priority(name) : std::nullopt;
+    return found != classes_.end() ? std::optional(found->second)
+           : context_.priority     ? context_.priority(name)
+                                   : std::nullopt;
   }
 
   void AddGroup(const Json& group) {
-    PodGroupSpec spec = PodGroupFromJson(group, [this](const std::string& name) { return Priority(name); });
+    PodGroupSpec spec =
+        PodGroupFromJson(group, [this](const std::string& name) { return Priority(name); });
     if (spec.scheduler_name.empty()) {
       spec.scheduler_name = "kai-scheduler";
     }
@@ -98,7 +105,8 @@ class Builder {
 
   const Profile* ProfileOf(const std::string& scheduler) const {
     for (const Profile& profile : context_.profiles) {
-      if (std::find(profile.scheduler_names.begin(), profile.scheduler_names.end(), scheduler) != profile.scheduler_names.end()) {
+      if (std::find(profile.scheduler_names.begin(), profile.scheduler_names.end(), scheduler) !=
+          profile.scheduler_names.end()) {
         return &profile;
       }
     }
@@ -111,7 +119,8 @@ class Builder {
     }
     const std::string scheduler(FindString(pod, {"spec", "schedulerName"}, "default-scheduler"));
     const Profile* profile = ProfileOf(scheduler);
-    if (const auto priority = Priority(std::string(FindString(pod, {"spec", "priorityClassName"}))); priority) {
+    if (const auto priority = Priority(std::string(FindString(pod, {"spec", "priorityClassName"})));
+        priority) {
       pod["spec"]["priority"] = *priority;
     }
     if (profile != nullptr && !profile->kube && kube::AnnotationOf(pod, "pod-group-name").empty()) {
@@ -124,7 +133,8 @@ class Builder {
         pod["metadata"]["labels"]["kai.scheduler/subgroup-name"] = plan.sub_group;
       }
       if (groups_.insert(std::string(kube::NamespaceOf(group)) + "/" + plan.name).second) {
-        PodGroupSpec spec = PodGroupFromJson(group, [this](const std::string& name) { return Priority(name); });
+        PodGroupSpec spec =
+            PodGroupFromJson(group, [this](const std::string& name) { return Priority(name); });
         spec.scheduler_name = scheduler;
         Put(snapshot_.groups, std::move(spec), [](const PodGroupSpec& g) { return g.Key(); });
       }
@@ -138,7 +148,8 @@ class Builder {
   }
 
   // `count` pods of `pod_template` below the owner chain `owners`, nearest first.
-  Result<void> AddReplicas(const Json& pod_template, std::int64_t count, const std::vector<Json>& owners) {
+  Result<void> AddReplicas(const Json& pod_template, std::int64_t count,
+                           const std::vector<Json>& owners) {
     if (count > kPodsMax) {
       return BadRequest("the manifest makes more than " + std::to_string(kPodsMax) + " pods");
     }
@@ -157,12 +168,19 @@ class Builder {
   Result<void> AddWorkload(const Json& object) {
     Json owner = object;
     Identify(owner);
-    if (const Json* job = Find(owner, {"spec", "jobTemplate", "spec"}); job != nullptr) {  // CronJob
-      Json made = {{"apiVersion", "batch/v1"}, {"kind", "Job"}, {"metadata", {{"name", std::string(kube::NameOf(owner)) + "-1"}, {"namespace", kube::NamespaceOf(owner)}}}, {"spec", *job}};
+    if (const Json* job = Find(owner, {"spec", "jobTemplate", "spec"});
+        job != nullptr) {  // CronJob
+      Json made = {{"apiVersion", "batch/v1"},
+                   {"kind", "Job"},
+                   {"metadata",
+                    {{"name", std::string(kube::NameOf(owner)) + "-1"},
+                     {"namespace", kube::NamespaceOf(owner)}}},
+                   {"spec", *job}};
       Identify(made);
       return Expand(made, {made, owner});
     }
-    if (const Json* jobs = Find(owner, {"spec", "replicatedJobs"}); jobs != nullptr && jobs->is_array()) {  // JobSet
+    if (const Json* jobs = Find(owner, {"spec", "replicatedJobs"});
+        jobs != nullptr && jobs->is_array()) {  // JobSet
       for (const Json& job : *jobs) {
         const Json* spec = Find(job, {"template", "spec"});
         const Json* pods = spec == nullptr ? nullptr : Find(*spec, {"template"});
@@ -170,24 +188,30 @@ class Builder {
           continue;
         }
         Json labelled = *pods;
-        labelled["metadata"]["labels"]["jobset.sigs.k8s.io/replicatedjob-name"] = FindString(job, {"name"});
-        SUBLET_RETURN_IF_ERROR(AddReplicas(labelled, FindInt(job, {"replicas"}, 1) * FindInt(*spec, {"parallelism"}, 1), {owner}));
+        labelled["metadata"]["labels"]["jobset.sigs.k8s.io/replicatedjob-name"] =
+            FindString(job, {"name"});
+        SUBLET_RETURN_IF_ERROR(AddReplicas(
+            labelled, FindInt(job, {"replicas"}, 1) * FindInt(*spec, {"parallelism"}, 1), {owner}));
       }
       return Ok();
     }
-    for (const char* specs : {"pytorchReplicaSpecs", "tfReplicaSpecs", "xgbReplicaSpecs", "jaxReplicaSpecs", "mpiReplicaSpecs"}) {
-      if (const Json* replicas = Find(owner, {"spec", specs}); replicas != nullptr && replicas->is_object()) {
+    for (const char* specs : {"pytorchReplicaSpecs", "tfReplicaSpecs", "xgbReplicaSpecs",
+                              "jaxReplicaSpecs", "mpiReplicaSpecs"}) {
+      if (const Json* replicas = Find(owner, {"spec", specs});
+          replicas != nullptr && replicas->is_object()) {
         for (const auto& [name, spec] : replicas->items()) {
           Json pods = spec.value("template", Json::object());
           std::string role = name;
-          std::transform(role.begin(), role.end(), role.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+          std::transform(role.begin(), role.end(), role.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
           pods["metadata"]["labels"]["training.kubeflow.org/replica-type"] = role;
           SUBLET_RETURN_IF_ERROR(AddReplicas(pods, FindInt(spec, {"replicas"}, 1), {owner}));
         }
         return Ok();
       }
     }
-    if (Find(owner, {"spec", "template", "spec"}) != nullptr) {  // what has none makes no pods that we know
+    if (Find(owner, {"spec", "template", "spec"}) !=
+        nullptr) {  // what has none makes no pods that we know
       return Expand(owner, {owner});
     }
     return Ok();
@@ -195,7 +219,8 @@ class Builder {
 
   Result<void> Expand(const Json& maker, const std::vector<Json>& owners) {
     const std::int64_t count = FindString(maker, {"kind"}) == "Job"
-                                   ? std::min(FindInt(maker, {"spec", "parallelism"}, 1), FindInt(maker, {"spec", "completions"}, kPodsMax))
+                                   ? std::min(FindInt(maker, {"spec", "parallelism"}, 1),
+                                              FindInt(maker, {"spec", "completions"}, kPodsMax))
                                    : FindInt(maker, {"spec", "replicas"}, 1);
     return AddReplicas(maker["spec"]["template"], count, owners);
   }
@@ -225,18 +250,25 @@ Json PlaceJson(const SimulatedPlace& place) {
 
 }  // namespace
 
-Result<Json> WhatIf(const WhatIfContext& context, Snapshot snapshot, const std::vector<Json>& objects, Millis now) {
+Result<Json> WhatIf(const WhatIfContext& context, Snapshot snapshot,
+                    const std::vector<Json>& objects, Millis now) {
   Builder builder(context, snapshot, now);
   for (const Json& object : objects) {
     SUBLET_RETURN_IF_ERROR(builder.Add(object));
   }
   if (!builder.changed()) {
-    return BadRequest("the manifest holds nothing that makes pods or changes queues, groups, topologies or nodes");
+    return BadRequest(
+        "the manifest holds nothing that makes pods or changes queues, groups, topologies or "
+        "nodes");
   }
   Simulation simulation(context.profiles, snapshot);
   SimulationResult result = simulation.Settle(now);
   const std::set<std::string> own(builder.uids().begin(), builder.uids().end());
-  Json out = {{"pods", Json::array()}, {"evicted", Json::array()}, {"others", Json::array()}, {"cycles", result.cycles}, {"settled", result.settled}};
+  Json out = {{"pods", Json::array()},
+              {"evicted", Json::array()},
+              {"others", Json::array()},
+              {"cycles", result.cycles},
+              {"settled", result.settled}};
   std::set<std::string> told;
   for (const auto* list : {&result.placed, &result.waiting}) {
     for (const SimulatedPlace& place : *list) {
@@ -250,11 +282,17 @@ Result<Json> WhatIf(const WhatIfContext& context, Snapshot snapshot, const std::
   for (const std::string& uid : builder.uids()) {
     if (const auto pod = simulation.engine().ExportPod(uid); pod && !told.contains(uid)) {
       const auto explained = simulation.engine().Explain(uid, now);
-      out["pods"].push_back(PlaceJson({uid, pod->ns, pod->name, pod->node, {}, explained ? explained->dominant : ""}));
+      out["pods"].push_back(PlaceJson(
+          {uid, pod->ns, pod->name, pod->node, {}, explained ? explained->dominant : ""}));
     }
   }
   for (const SimulatedEviction& eviction : result.evicted) {
-    out["evicted"].push_back({{"namespace", eviction.ns}, {"name", eviction.name}, {"node", eviction.node}, {"action", eviction.action}, {"message", eviction.message}, {"backOn", eviction.back_on}});
+    out["evicted"].push_back({{"namespace", eviction.ns},
+                              {"name", eviction.name},
+                              {"node", eviction.node},
+                              {"action", eviction.action},
+                              {"message", eviction.message},
+                              {"backOn", eviction.back_on}});
   }
   return out;
 }

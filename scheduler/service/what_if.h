@@ -20,10 +20,11 @@ struct WhatIfContext {
 };
 
 // `objects`: the documents of the manifest (a List is taken apart). Pods, Deployments, ReplicaSets,
-// StatefulSets, Jobs, CronJobs and every kind with spec.template; Queue, PodGroup, Topology and Node
-// objects are added or changed.
-// Returns {pods: [{name, node | why}], evicted: [...], others: [...], cycles, settled}.
-// Errors: BadRequest (nothing of it makes pods or changes the cluster; more than 10,000 pods).
-Result<kube::Json> WhatIf(const WhatIfContext& context, Snapshot snapshot, const std::vector<kube::Json>& objects, Millis now);
+// StatefulSets, Jobs, CronJobs and every kind with spec.template; Queue, PodGroup, Topology and
+// Node objects are added or changed. Returns {pods: [{name, node | why}], evicted: [...], others:
+// [...], cycles, settled}. Errors: BadRequest (nothing of it makes pods or changes the cluster;
+// more than 10,000 pods).
+Result<kube::Json> WhatIf(const WhatIfContext& context, Snapshot snapshot,
+                          const std::vector<kube::Json>& objects, Millis now);
 
 }  // namespace sublet::scheduler

@@ -13,26 +13,19 @@ SqliteFailure ClassifySqliteCode(int code) {
   switch (code & 0xff) {
     case SQLITE_OK:
     case SQLITE_ROW:
-    case SQLITE_DONE:
-      return SqliteFailure::kNone;
-    case SQLITE_FULL:
-      return SqliteFailure::kFull;
+    case SQLITE_DONE: return SqliteFailure::kNone;
+    case SQLITE_FULL: return SqliteFailure::kFull;
     case SQLITE_READONLY:
     case SQLITE_PERM:
     case SQLITE_CANTOPEN:
-    case SQLITE_AUTH:
-      return SqliteFailure::kReadOnly;
+    case SQLITE_AUTH: return SqliteFailure::kReadOnly;
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-    case SQLITE_FORMAT:
-      return SqliteFailure::kCorrupt;
+    case SQLITE_FORMAT: return SqliteFailure::kCorrupt;
     case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-      return SqliteFailure::kBusy;
-    case SQLITE_IOERR:
-      return SqliteFailure::kIo;
-    default:
-      return SqliteFailure::kOther;
+    case SQLITE_LOCKED: return SqliteFailure::kBusy;
+    case SQLITE_IOERR: return SqliteFailure::kIo;
+    default: return SqliteFailure::kOther;
   }
 }
 
@@ -61,8 +54,7 @@ Status SqliteStatus(int code, std::string_view what, std::string_view path,
     case SqliteFailure::kIo:
       return InternalError(where + "the disk reports an I/O error; look at the kernel's log" +
                            tail);
-    default:
-      break;
+    default: break;
   }
   return InternalError(where + "failed" + tail);
 }

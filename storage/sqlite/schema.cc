@@ -61,9 +61,10 @@ void RemoveWithLogs(const std::string& path) {
 Result<void> CreateFile(const std::string& path, const char* vfs, const TestHooks* hooks) {
   Connection connection;
   SUBLET_RETURN_IF_ERROR(connection.Open({.path = path, .vfs = vfs}));
-  SUBLET_RETURN_IF_ERROR(connection.Exec("PRAGMA synchronous=OFF; PRAGMA journal_mode=MEMORY;"
-                                         // Only possible before the first page is written.
-                                         "PRAGMA auto_vacuum=INCREMENTAL"));
+  SUBLET_RETURN_IF_ERROR(
+      connection.Exec("PRAGMA synchronous=OFF; PRAGMA journal_mode=MEMORY;"
+                      // Only possible before the first page is written.
+                      "PRAGMA auto_vacuum=INCREMENTAL"));
   SUBLET_RETURN_IF_ERROR(CreateTables(connection));
   SUBLET_TRY(const std::string mode, connection.QueryText("PRAGMA journal_mode=WAL"));
   if (mode != "wal") {

@@ -26,10 +26,8 @@ Status FileStatus(int error, std::string_view what, const std::string& path) {
       return Status(Reason::kForbidden,
                     message + "; check the owner and mode of the data directory");
     case ENOSPC:
-    case EDQUOT:
-      return ServiceUnavailable(message + "; free space on that disk");
-    default:
-      return InternalError(message);
+    case EDQUOT: return ServiceUnavailable(message + "; free space on that disk");
+    default: return InternalError(message);
   }
 }
 
@@ -312,8 +310,7 @@ class SqliteStore final : public Store {
 
   void Add(WriteRequest request) {
     switch (queue_.Add(request)) {
-      case WriteQueue::Added::kYes:
-        return;
+      case WriteQueue::Added::kYes: return;
       case WriteQueue::Added::kFull:
         request.done(TooManyRequests("too many writes are waiting for the disk", 1));
         return;

@@ -53,22 +53,14 @@ class SideBySide {
 
   void Step() {
     switch (Pick(20)) {
-      case 0:
-        return CheckList(false);
-      case 1:
-        return CheckList(true);
-      case 2:
-        return CheckGet();
-      case 3:
-        return StartWatch();
-      case 4:
-        return DropWatch();
-      case 5:
-        return Pick(6) == 0 ? Reopen() : CheckWatches();
-      case 6:
-        return Pick(4) == 0 ? Roll() : Advance();
-      default:
-        return Transact();
+      case 0: return CheckList(false);
+      case 1: return CheckList(true);
+      case 2: return CheckGet();
+      case 3: return StartWatch();
+      case 4: return DropWatch();
+      case 5: return Pick(6) == 0 ? Reopen() : CheckWatches();
+      case 6: return Pick(4) == 0 ? Roll() : Advance();
+      default: return Transact();
     }
   }
 
@@ -86,17 +78,10 @@ class SideBySide {
     const auto record = store_->Get(op.key);
     const Revision stands = record ? record->mod_revision : 0;
     switch (Pick(4)) {
-      case 0:
-        op.expected = stands;
-        break;
-      case 1:
-        op.expected = stands;
-        break;
-      case 2:
-        op.expected = Pick(6) == 0 ? stands + 1 : stands;
-        break;
-      default:
-        break;
+      case 0: op.expected = stands; break;
+      case 1: op.expected = stands; break;
+      case 2: op.expected = Pick(6) == 0 ? stands + 1 : stands; break;
+      default: break;
     }
     return op;
   }

@@ -68,9 +68,8 @@ void AppendService(Json& list, std::set<std::string>& seen, std::string_view nam
   for (std::size_t i = 0; i < ports.size(); ++i) {
     std::string protocol(kube::FindString(ports[i], {"protocol"}, "TCP"));
     std::string lower = protocol;
-    std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) {
-      return static_cast<char>(std::tolower(c));
-    });
+    std::transform(lower.begin(), lower.end(), lower.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     const std::string url = lower + "://" + address + ":" + number(ports[i]);
     const std::string full = base + "_PORT_" + number(ports[i]) + "_" + protocol;
     if (i == 0) {
@@ -119,7 +118,8 @@ Json TranslateEnv(const Json& pod, const Json& container, const PodContext& cont
     CopyFields(variable, copy, {"name", "value"});
     if (const Json* source = kube::Find(variable, {"valueFrom"}); source != nullptr) {
       Json& from = copy["valueFrom"] = Json::object();
-      CopyFields(*source, from, {"fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef"});
+      CopyFields(*source, from,
+                 {"fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef"});
       if (from.contains("fieldRef")) {
         TranslateFieldRef(from["fieldRef"], pod, context, downward);
       }
@@ -152,7 +152,8 @@ Json TranslateEnvFrom(const Json& sources, const Tenant& tenant, std::string_vie
 // Said last and in env, so that no image and no envFrom says otherwise.
 void HideGpus(Json& env) {
   for (auto it = env.begin(); it != env.end();) {
-    it = kube::FindString(*it, {"name"}) == "NVIDIA_VISIBLE_DEVICES" ? env.erase(it) : std::next(it);
+    it =
+        kube::FindString(*it, {"name"}) == "NVIDIA_VISIBLE_DEVICES" ? env.erase(it) : std::next(it);
   }
   env.push_back({{"name", "NVIDIA_VISIBLE_DEVICES"}, {"value", "void"}});
 }
@@ -221,11 +222,30 @@ Json TranslateContainer(const Json& container, const Json& pod, const PodContext
                         DownwardApi& downward) {
   Json out = Json::object();
   CopyFields(container, out,
-             {"name", "image", "command", "args", "workingDir", "ports", "resources", "resizePolicy",
-              "restartPolicy", "restartPolicyRules", "volumeMounts", "volumeDevices", "livenessProbe",
-              "readinessProbe", "startupProbe", "lifecycle", "terminationMessagePath",
-              "terminationMessagePolicy", "imagePullPolicy", "securityContext", "stdin", "stdinOnce",
-              "tty", "targetContainerName"});
+             {"name",
+              "image",
+              "command",
+              "args",
+              "workingDir",
+              "ports",
+              "resources",
+              "resizePolicy",
+              "restartPolicy",
+              "restartPolicyRules",
+              "volumeMounts",
+              "volumeDevices",
+              "livenessProbe",
+              "readinessProbe",
+              "startupProbe",
+              "lifecycle",
+              "terminationMessagePath",
+              "terminationMessagePolicy",
+              "imagePullPolicy",
+              "securityContext",
+              "stdin",
+              "stdinOnce",
+              "tty",
+              "targetContainerName"});
   const std::string space(kube::FindString(pod, {"metadata", "namespace"}));
   const std::string image(kube::FindString(container, {"image"}));
   if (const auto mapped = context.policy->translate_images.find(image);

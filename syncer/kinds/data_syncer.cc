@@ -28,19 +28,19 @@ DataSyncer::DataSyncer(SyncContext& context, DataKind kind, bool sync_all)
 void DataSyncer::Watch(Enqueue enqueue) {
   TranslatedKind::Watch(enqueue);
   pods_ = &PodsWithReferences(context());
-  pods_->AddHandler([this, enqueue](const client::ObjectPtr& before,
-                                    const client::ObjectPtr& after) {
-    for (const auto& pod : {before, after}) {
-      if (pod == nullptr) {
-        continue;
-      }
-      const auto& references = pod->As<PodReferences>();
-      for (const std::string& name :
-           data_kind_ == DataKind::kConfigMap ? references.config_maps : references.secrets) {
-        enqueue({pod->key.namespace_name, name});
-      }
-    }
-  });
+  pods_->AddHandler(
+      [this, enqueue](const client::ObjectPtr& before, const client::ObjectPtr& after) {
+        for (const auto& pod : {before, after}) {
+          if (pod == nullptr) {
+            continue;
+          }
+          const auto& references = pod->As<PodReferences>();
+          for (const std::string& name :
+               data_kind_ == DataKind::kConfigMap ? references.config_maps : references.secrets) {
+            enqueue({pod->key.namespace_name, name});
+          }
+        }
+      });
 }
 
 bool DataSyncer::IsUsed(const Json& object) const {
@@ -78,23 +78,23 @@ Result<Outcome> DataSyncer::SyncToHost(const Json& object) {
     host["type"] = type == "kubernetes.io/service-account-token" ? "Opaque" : type;
   }
   SUBLET_TRY(const Outcome outcome, CreateHost(host));
-  SUBLET_RETURN_IF_ERROR(
-      context().mapping.NoteSynced(info().name, kube::KeyOf(object), Hash10(kube::Dump(DataOf(object)))));
+  SUBLET_RETURN_IF_ERROR(context().mapping.NoteSynced(info().name, kube::KeyOf(object),
+                                                      Hash10(kube::Dump(DataOf(object)))));
   return outcome;
 }
 
 Result<Outcome> DataSyncer::Sync(const Json& object, const Json& host) {
   const bool rebuild =
       ReadHostRecord(host).virtual_uid != kube::FindString(object, {"metadata", "uid"});
-  if (rebuild || !IsUsed(object) ||
-      kube::IsDeleting(object)) {
+  if (rebuild || !IsUsed(object) || kube::IsDeleting(object)) {
     return DeleteHost(host);
   }
   const Json ours = DataOf(object);
   const Json theirs = DataOf(host);
   if (ours != theirs) {
     const std::string now = Hash10(kube::Dump(ours));
-    const bool virtual_changed = context().mapping.LastSynced(info().name, kube::KeyOf(object)) != now;
+    const bool virtual_changed =
+        context().mapping.LastSynced(info().name, kube::KeyOf(object)) != now;
     Json patch = Json::object();
     const Json& from = virtual_changed ? theirs : ours;
     const Json& to = virtual_changed ? ours : theirs;
@@ -119,7 +119,8 @@ Result<Outcome> DataSyncer::Sync(const Json& object, const Json& host) {
     SUBLET_RETURN_IF_ERROR(
         context().mapping.NoteSynced(info().name, kube::KeyOf(object), Hash10(kube::Dump(to))));
   } else {
-    // Also after a crash between the write and its note: or the next host edit would look like ours.
+    // Also after a crash between the write and its note: or the next host edit would look like
+    // ours.
     SUBLET_RETURN_IF_ERROR(
         context().mapping.NoteSynced(info().name, kube::KeyOf(object), Hash10(kube::Dump(ours))));
   }

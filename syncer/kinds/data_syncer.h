@@ -1,7 +1,7 @@
 // DataSyncer: ConfigMaps and Secrets. They go to the host when a pod that runs there mentions them
-// (or `all` is configured, or the object asks with sublet.dev/force-sync) and leave it after the last
-// use. Data flows both ways: a change in the tenant wins, otherwise a change on the host comes back.
-// Threads: as KindSyncer.
+// (or `all` is configured, or the object asks with sublet.dev/force-sync) and leave it after the
+// last use. Data flows both ways: a change in the tenant wins, otherwise a change on the host comes
+// back. Threads: as KindSyncer.
 #pragma once
 
 #include "syncer/translated_kind.h"

@@ -17,12 +17,12 @@ struct EventKind {
   std::string_view mapping;
   std::string_view resource;
 };
-constexpr std::array<EventKind, 5> kKinds = {{{"Pod", "pods", "pods"},
-                                              {"Service", "services", "services"},
-                                              {"PersistentVolumeClaim", "persistentvolumeclaims",
-                                               "persistentvolumeclaims"},
-                                              {"ConfigMap", "configmaps", "configmaps"},
-                                              {"Secret", "secrets", "secrets"}}};
+constexpr std::array<EventKind, 5> kKinds = {
+    {{"Pod", "pods", "pods"},
+     {"Service", "services", "services"},
+     {"PersistentVolumeClaim", "persistentvolumeclaims", "persistentvolumeclaims"},
+     {"ConfigMap", "configmaps", "configmaps"},
+     {"Secret", "secrets", "secrets"}}};
 
 }  // namespace
 
@@ -88,8 +88,8 @@ Result<Outcome> EventSyncer::SyncToVirtual(const kube::ObjectKey&, const Json& h
     CopyFields(host, event,
                {"reason", "source", "firstTimestamp", "lastTimestamp", "count", "type",
                 "reportingComponent", "reportingInstance", "action", "eventTime", "series"});
-    const client::Target target{{"", "v1", "events"}, key->namespace_name,
-                                std::string(kube::NameOf(event)), ""};
+    const client::Target target{
+        {"", "v1", "events"}, key->namespace_name, std::string(kube::NameOf(event)), ""};
     auto written = context_.virtual_client.Update(target, event);
     if (!written.ok() && !written.error().Is(Reason::kConflict)) {
       return std::move(written).error();

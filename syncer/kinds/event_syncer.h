@@ -1,6 +1,6 @@
-// EventSyncer: Events that the host writes about a synced object (image pulled, back-off, scheduling
-// by the host) appear in the tenant on the virtual object, with virtual names.
-// Threads: as KindSyncer.
+// EventSyncer: Events that the host writes about a synced object (image pulled, back-off,
+// scheduling by the host) appear in the tenant on the virtual object, with virtual names. Threads:
+// as KindSyncer.
 #pragma once
 
 #include "syncer/kind_syncer.h"

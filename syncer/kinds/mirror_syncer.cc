@@ -25,8 +25,8 @@ Json MetadataShown(const Json& host_object) {
   return {{"name", kube::NameOf(host_object)}, {"labels", std::move(labels)}};
 }
 
-// A merge patch for what `wanted` has and `have` has not or otherwise; lists are replaced, and in the
-// members named by `wanted` everything else goes.
+// A merge patch for what `wanted` has and `have` has not or otherwise; lists are replaced, and in
+// the members named by `wanted` everything else goes.
 Json PatchTo(const Json& have, const Json& wanted) {
   Json patch = Json::object();
   for (const auto& [key, value] : wanted.items()) {
@@ -62,17 +62,19 @@ void MirrorSyncer::Watch(Enqueue enqueue) {
   host.label_selector = kind_.label_selector;
   host_informer_ = &context_.host_informers.For(host);
   WatchVirtual(enqueue);
-  host_informer_->AddHandler([enqueue](const client::ObjectPtr& before, const client::ObjectPtr& after) {
-    enqueue((after != nullptr ? after : before)->key);
-  });
+  host_informer_->AddHandler(
+      [enqueue](const client::ObjectPtr& before, const client::ObjectPtr& after) {
+        enqueue((after != nullptr ? after : before)->key);
+      });
 }
 
 void MirrorSyncer::WatchVirtual(const Enqueue& enqueue) {
   virtual_informer_ = &context_.VirtualInformer(kind_.resource.group, kind_.resource.version,
                                                 kind_.resource.resource, kind_.kind);
-  virtual_informer_->AddHandler([enqueue](const client::ObjectPtr& before, const client::ObjectPtr& after) {
-    enqueue((after != nullptr ? after : before)->key);
-  });
+  virtual_informer_->AddHandler(
+      [enqueue](const client::ObjectPtr& before, const client::ObjectPtr& after) {
+        enqueue((after != nullptr ? after : before)->key);
+      });
 }
 
 client::ObjectPtr MirrorSyncer::Virtual(const kube::ObjectKey& key) const {
@@ -128,9 +130,9 @@ Result<Outcome> MirrorSyncer::SyncToVirtual(const kube::ObjectKey&, const Json& 
   }
   virtual_informer_->NoteWritten(*created);
   if (kind_.has_status && shown->contains("status")) {
-    auto written = context_.virtual_client.Patch(VirtualTarget(kube::NameOf(*shown), "status"),
-                                                 client::PatchType::kMerge,
-                                                 {{"status", (*shown)["status"]}});
+    auto written =
+        context_.virtual_client.Patch(VirtualTarget(kube::NameOf(*shown), "status"),
+                                      client::PatchType::kMerge, {{"status", (*shown)["status"]}});
     if (!written.ok()) {
       return std::move(written).error();
     }
@@ -176,8 +178,8 @@ Result<Outcome> MirrorSyncer::Sync(const Json& object, const Json& host_object) 
     if (part.empty()) {
       continue;
     }
-    auto written = context_.virtual_client.Patch(
-        VirtualTarget(kube::NameOf(object), subresource), client::PatchType::kMerge, part);
+    auto written = context_.virtual_client.Patch(VirtualTarget(kube::NameOf(object), subresource),
+                                                 client::PatchType::kMerge, part);
     if (!written.ok()) {
       return std::move(written).error();
     }

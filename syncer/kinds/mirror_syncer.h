@@ -1,8 +1,7 @@
 // MirrorSyncer: cluster-scoped objects of the host shown to the tenant under their own names, read
-// only: StorageClasses, IngressClasses, RuntimeClasses, PriorityClasses and GpuNodes. A tenant's edits
-// are turned back; objects the tenant made itself are left alone. Nodes have a class of their own
-// (node_syncer.h) on the same base.
-// Threads: as KindSyncer.
+// only: StorageClasses, IngressClasses, RuntimeClasses, PriorityClasses and GpuNodes. A tenant's
+// edits are turned back; objects the tenant made itself are left alone. Nodes have a class of their
+// own (node_syncer.h) on the same base. Threads: as KindSyncer.
 #pragma once
 
 #include "syncer/kind_syncer.h"

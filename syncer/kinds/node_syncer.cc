@@ -170,8 +170,8 @@ std::optional<Json> NodeSyncer::Show(const Json& host) const {
     }
     if (object.ok()) {
       const Json* free = kube::Find(*object, {"status", "free"});
-      status["allocatable"] = TenantAllocatable(
-          status["allocatable"], free == nullptr ? Json::object() : *free, own);
+      status["allocatable"] =
+          TenantAllocatable(status["allocatable"], free == nullptr ? Json::object() : *free, own);
     }
   }
   return shown;

@@ -1,9 +1,8 @@
 // NodeSyncer: the host's nodes as the tenant sees them. Allocatable is what the tenant itself may
 // still use plus what it already uses: the host's allocatable minus everything that is not the
-// tenant's, by NodeUsage. Labels and taints follow the host; a tenant's own taints and labels survive.
-// Differs: vCluster subtracts cpu, memory and pods only, and shows a full node as empty; here every
-// resource is netted and a full node shows zero.
-// Threads: as KindSyncer.
+// tenant's, by NodeUsage. Labels and taints follow the host; a tenant's own taints and labels
+// survive. Differs: vCluster subtracts cpu, memory and pods only, and shows a full node as empty;
+// here every resource is netted and a full node shows zero. Threads: as KindSyncer.
 #pragma once
 
 #include "syncer/kinds/mirror_syncer.h"
@@ -27,8 +26,8 @@ class NodeSyncer final : public MirrorSyncer {
   client::Informer* pods_ = nullptr;
 };
 
-// What a tenant may use of one node: `free` (from NodeUsage) plus the requests of its own pods there,
-// never more than `allocatable`. Objects of quantities by resource name. Pure.
+// What a tenant may use of one node: `free` (from NodeUsage) plus the requests of its own pods
+// there, never more than `allocatable`. Objects of quantities by resource name. Pure.
 kube::Json TenantAllocatable(const kube::Json& allocatable, const kube::Json& free,
                              const std::vector<kube::Json>& own_pods);
 

@@ -1,5 +1,5 @@
-// The virtual pods with what each of them mentions, indexed: how ConfigMaps, Secrets and claims learn
-// that they are used. One informer, shared by all kinds of the syncer.
+// The virtual pods with what each of them mentions, indexed: how ConfigMaps, Secrets and claims
+// learn that they are used. One informer, shared by all kinds of the syncer.
 #pragma once
 
 #include "syncer/kind_syncer.h"

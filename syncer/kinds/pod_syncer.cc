@@ -77,14 +77,14 @@ void PodSyncer::Watch(Enqueue enqueue) {
   nodes_ = &context().host_informers.For(nodes_shown);
   TranslatedKind::Watch(enqueue);
   // A label of a Namespace stands on the host pods of that namespace.
-  namespaces_->AddHandler([this, enqueue](const client::ObjectPtr& before,
-                                          const client::ObjectPtr& after) {
-    if (before != nullptr && after != nullptr && before->labels != after->labels) {
-      for (const auto& pod : virtual_informer().ListNamespace(after->key.name)) {
-        enqueue(pod->key);
-      }
-    }
-  });
+  namespaces_->AddHandler(
+      [this, enqueue](const client::ObjectPtr& before, const client::ObjectPtr& after) {
+        if (before != nullptr && after != nullptr && before->labels != after->labels) {
+          for (const auto& pod : virtual_informer().ListNamespace(after->key.name)) {
+            enqueue(pod->key);
+          }
+        }
+      });
   if (!context().host_has_gpu) {
     return;
   }
@@ -97,14 +97,14 @@ void PodSyncer::Watch(Enqueue enqueue) {
   virtual_informer().AddIndex("uid", [](const client::CachedObject& object) {
     return std::vector<std::string>{object.uid};
   });
-  slices_->AddHandler([this, enqueue](const client::ObjectPtr& before,
-                                      const client::ObjectPtr& after) {
-    // A slice is named by the UID of its pod.
-    for (const auto& pod :
-         virtual_informer().ByIndex("uid", (after != nullptr ? after : before)->key.name)) {
-      enqueue(pod->key);
-    }
-  });
+  slices_->AddHandler(
+      [this, enqueue](const client::ObjectPtr& before, const client::ObjectPtr& after) {
+        // A slice is named by the UID of its pod.
+        for (const auto& pod :
+             virtual_informer().ByIndex("uid", (after != nullptr ? after : before)->key.name)) {
+          enqueue(pod->key);
+        }
+      });
   client::InformerOptions nodes;
   nodes.resource = {std::string(gpu::kGroup), std::string(gpu::kVersion),
                     std::string(gpu::kNodeResource)};
@@ -132,17 +132,15 @@ std::optional<std::string> PodSyncer::SliceOf(const Json& pod) const {
     return std::nullopt;
   }
   const auto object = slice->Parse();
-  const bool granted = object.ok() &&
-                       kube::FindString(*object, {"status", "phase"}) == "Granted" &&
+  const bool granted = object.ok() && kube::FindString(*object, {"status", "phase"}) == "Granted" &&
                        kube::FindString(*object, {"spec", "node"}) == NodeNameOf(pod);
   return granted ? std::optional(uid) : std::nullopt;
 }
 
 std::string PodSyncer::Objection(const Json& pod) const {
   const auto& config = context().config;
-  std::string text =
-      kube::DescribeViolations(kube::CheckPodSecurity(config.pod_security, pod.at("spec"),
-                                                      pod.value("metadata", Json::object())));
+  std::string text = kube::DescribeViolations(kube::CheckPodSecurity(
+      config.pod_security, pod.at("spec"), pod.value("metadata", Json::object())));
   if (!text.empty()) {
     return "violates the tenant's Pod Security standard \"" + config.pod_security + "\": " + text;
   }
@@ -162,7 +160,8 @@ std::string PodSyncer::Objection(const Json& pod) const {
     }
   }
   // Admission said the same; this holds for pods that are older than the rule or its switch.
-  if (const auto guarded = gpu::GuardPod(pod, config.gpu_enforced ? gpu::Enforce::kOn : gpu::Enforce::kOff);
+  if (const auto guarded =
+          gpu::GuardPod(pod, config.gpu_enforced ? gpu::Enforce::kOn : gpu::Enforce::kOff);
       !guarded.ok()) {
     return guarded.error().message();
   }
@@ -180,9 +179,9 @@ void PodSyncer::TellLimits(const Json& pod) const {
     for (const auto& [key, value] : context().config.pods.node_selector) {
       const auto asked = kube::FindString(pod, {"spec", "nodeSelector", key}, value);
       if (asked != value) {
-        reporter.Warn(pod, "SelectorOverridden", "nodeSelector " + key + "=" + std::string(asked) +
-                                                     " becomes " + key + "=" + value +
-                                                     ": the tenant's nodes are those");
+        reporter.Warn(pod, "SelectorOverridden",
+                      "nodeSelector " + key + "=" + std::string(asked) + " becomes " + key + "=" +
+                          value + ": the tenant's nodes are those");
       }
     }
   }
@@ -239,8 +238,8 @@ Result<Outcome> PodSyncer::SyncToHost(const Json& pod) {
   }
   const auto slice = SliceOf(pod);
   if (!slice) {
-    // The slice informer brings it back. A pod that its scheduler bound waits here for a moment only;
-    // one that named its node itself has nobody who asks for a slice.
+    // The slice informer brings it back. A pod that its scheduler bound waits here for a moment
+    // only; one that named its node itself has nobody who asks for a slice.
     const Json* scheduled = kube::FindCondition(pod, "PodScheduled");
     const auto bound = kube::FindTime(
         scheduled != nullptr ? kube::FindString(*scheduled, {"lastTransitionTime"})
@@ -256,7 +255,8 @@ Result<Outcome> PodSyncer::SyncToHost(const Json& pod) {
   TellLimits(pod);
   PodContext pod_context = ContextOf(pod, *slice);
   Json labels;
-  if (const auto space = namespaces_->Get({"", kube::KeyOf(pod).namespace_name}); space != nullptr) {
+  if (const auto space = namespaces_->Get({"", kube::KeyOf(pod).namespace_name});
+      space != nullptr) {
     labels = Json::object();
     for (const auto& [key, value] : space->labels) {
       labels[key] = value;
@@ -335,9 +335,9 @@ Result<Outcome> PodSyncer::SyncRejection(const Json& pod, const Json& host, bool
     SUBLET_RETURN_IF_ERROR(DeleteHost(host, 0));
     return DeleteVirtual(pod, 0);
   }
-  // How long it waits, and whether the node has room by then, is the scheduler's to know (it reads the
-  // count): the pod itself says at once that it has no node. The host pod goes last, so that a restart of
-  // this process in between finds the refusal again.
+  // How long it waits, and whether the node has room by then, is the scheduler's to know (it reads
+  // the count): the pod itself says at once that it has no node. The host pod goes last, so that a
+  // restart of this process in between finds the refusal again.
   const auto times = std::atoi(std::string(kube::AnnotationOf(pod, kRejections)).c_str());
   SUBLET_RETURN_IF_ERROR(Unbind(pod, why, times + 1));
   return DeleteHost(host, 0);
@@ -347,27 +347,28 @@ Result<void> PodSyncer::Unbind(const Json& pod, const std::string& why, int time
   const kube::ObjectKey key = kube::KeyOf(pod);
   const std::string text = context().reporter.Sanitise(why, key.namespace_name);
   // The count first: a pod that is unbound twice for one refusal would only wait a little longer.
-  auto counted = PatchVirtual(
-      pod, {{"metadata", {{"annotations", {{kRejections, std::to_string(times)}}}}}});
+  auto counted =
+      PatchVirtual(pod, {{"metadata", {{"annotations", {{kRejections, std::to_string(times)}}}}}});
   if (!counted.ok()) {
     return std::move(counted).error();
   }
   // Differs: Kubernetes never takes a binding back; a bare pod would be lost here.
-  const Json binding = {{"apiVersion", "v1"},
-                        {"kind", "Binding"},
-                        {"metadata",
-                         {{"name", key.name},
-                          {"namespace", key.namespace_name},
-                          {"uid", kube::UidOf(pod)},
-                          {"annotations", {{"sublet.dev/unbind-reason", "RejectedByHost"},
-                                           {"sublet.dev/unbind-message", text}}}}},
-                        {"target", {{"kind", "Node"}, {"name", ""}}}};
+  const Json binding = {
+      {"apiVersion", "v1"},
+      {"kind", "Binding"},
+      {"metadata",
+       {{"name", key.name},
+        {"namespace", key.namespace_name},
+        {"uid", kube::UidOf(pod)},
+        {"annotations",
+         {{"sublet.dev/unbind-reason", "RejectedByHost"}, {"sublet.dev/unbind-message", text}}}}},
+      {"target", {{"kind", "Node"}, {"name", ""}}}};
   auto unbound = context().virtual_client.Create(VirtualTarget(key, "binding"), binding);
   if (!unbound.ok()) {
     return unbound.error().Is(Reason::kNotFound) ? Ok() : Result<void>(std::move(unbound).error());
   }
-  // The cache learns it now: a pod that still looked bound when its host pod is gone would be made on the
-  // host once more.
+  // The cache learns it now: a pod that still looked bound when its host pod is gone would be made
+  // on the host once more.
   if (const auto fresh = context().virtual_client.Get(VirtualTarget(key)); fresh.ok()) {
     virtual_informer().NoteWritten(*fresh);
   }
@@ -393,8 +394,7 @@ Result<void> PodSyncer::SyncBinding(const Json& pod, const Json& host) {
 }
 
 Result<void> PodSyncer::SyncStatus(const Json& pod, const Json& host) {
-  const Json patch =
-      Difference(pod.value("status", Json::object()), VirtualStatus(pod, host));
+  const Json patch = Difference(pod.value("status", Json::object()), VirtualStatus(pod, host));
   if (patch.empty()) {
     return Ok();
   }
@@ -438,8 +438,8 @@ Result<void> PodSyncer::SyncEphemeralContainers(const Json& pod, const Json& hos
   if (wanted.size() <= (have == nullptr ? 0 : have->size())) {
     return Ok();
   }
-  auto patched = PatchHost(host, {{"spec", {{"ephemeralContainers", wanted}}}},
-                           "ephemeralcontainers");
+  auto patched =
+      PatchHost(host, {{"spec", {{"ephemeralContainers", wanted}}}}, "ephemeralcontainers");
   if (!patched.ok()) {
     return std::move(patched).error();
   }
@@ -468,7 +468,8 @@ Result<Outcome> PodSyncer::Sync(const Json& pod, const Json& host) {
   SUBLET_RETURN_IF_ERROR(SyncStatus(pod, host));
   PodContext pod_context = ContextOf(pod, SliceOf(pod).value_or(""));
   Json labels = Json::object();
-  if (const auto space = namespaces_->Get({"", kube::KeyOf(pod).namespace_name}); space != nullptr) {
+  if (const auto space = namespaces_->Get({"", kube::KeyOf(pod).namespace_name});
+      space != nullptr) {
     for (const auto& [key, value] : space->labels) {
       labels[key] = value;
     }

@@ -59,8 +59,8 @@ Json HostMetadata(const Json& pod, const PodContext& context, const DownwardApi&
 void TranslateDns(const Json& pod, const PodContext& context, Json& spec) {
   const std::string policy(kube::FindString(pod, {"spec", "dnsPolicy"}, "ClusterFirst"));
   const bool host_network = kube::FindBool(pod, {"spec", "hostNetwork"});
-  const bool cluster = (policy == "ClusterFirst" && !host_network) ||
-                       policy == "ClusterFirstWithHostNet";
+  const bool cluster =
+      (policy == "ClusterFirst" && !host_network) || policy == "ClusterFirstWithHostNet";
   const Json* own = kube::Find(pod, {"spec", "dnsConfig"});
   if (!cluster || context.dns_address.empty()) {
     spec["dnsPolicy"] = policy;
@@ -71,8 +71,8 @@ void TranslateDns(const Json& pod, const PodContext& context, Json& spec) {
   }
   const std::string& domain = context.policy->cluster_domain;
   Json nameservers = Json::array({context.dns_address});
-  Json searches = Json::array({std::string(kube::NamespaceOf(pod)) + ".svc." + domain, "svc." + domain,
-                               domain});
+  Json searches = Json::array(
+      {std::string(kube::NamespaceOf(pod)) + ".svc." + domain, "svc." + domain, domain});
   // Differs: vCluster drops the pod's own dnsConfig options; they are kept here, ndots first.
   Json options = Json::array();
   bool has_ndots = false;
@@ -181,8 +181,9 @@ void TranslatePlacement(const Json& pod, const PodContext& context, Json& spec) 
         spread != nullptr && spread->is_array()) {
       Json& out = spec["topologySpreadConstraints"] = Json::array();
       for (Json constraint : *spread) {
-        constraint["labelSelector"] = HostLabelSelector(
-            context.tenant, constraint.value("labelSelector", Json::object()), kube::NamespaceOf(pod));
+        constraint["labelSelector"] =
+            HostLabelSelector(context.tenant, constraint.value("labelSelector", Json::object()),
+                              kube::NamespaceOf(pod));
         out.push_back(std::move(constraint));
       }
     }
@@ -239,11 +240,10 @@ void TranslateIdentity(const Json& pod, const PodContext& context, Json& spec) {
   Json aliases = pod.at("spec").value("hostAliases", Json::array());
   const std::string subdomain(kube::FindString(pod, {"spec", "subdomain"}));
   if (!context.api_address.empty()) {
-    aliases.push_back(
-        {{"ip", context.api_address},
-         {"hostnames",
-          {"kubernetes.default.svc." + context.policy->cluster_domain, "kubernetes",
-           "kubernetes.default", "kubernetes.default.svc"}}});
+    aliases.push_back({{"ip", context.api_address},
+                       {"hostnames",
+                        {"kubernetes.default.svc." + context.policy->cluster_domain, "kubernetes",
+                         "kubernetes.default", "kubernetes.default.svc"}}});
   }
   if (!aliases.empty()) {
     spec["hostAliases"] = std::move(aliases);

@@ -24,7 +24,7 @@ struct PodPolicy {
   std::map<std::string, std::string> node_selector;     // forced labels of allowed nodes
   std::string runtime_class_name;                       // "" = the pod's own
   std::string priority_class_name;                      // host class for pods, "" = none
-  bool sync_priority_classes = false;  // classes are synced: names are translated
+  bool sync_priority_classes = false;                   // classes are synced: names are translated
   std::int64_t priority_max = 1000000000;
   std::vector<std::string> extra_keys;  // labels and annotations that may travel
   bool sync_service_accounts = false;
@@ -40,9 +40,9 @@ struct PodContext {
   std::string dns_address;               // nameserver of ClusterFirst pods
   const kube::Json* namespace_labels = nullptr;  // labels of the virtual Namespace
   std::vector<const kube::Json*> services;       // of the pod's namespace, for service links
-  kube::Json owner_reference;  // null: none (setOwner off)
-  bool scheduled_by_tenant = true;  // the tenant's scheduler chose spec.nodeName
-  std::string gpu_slice;            // name of the granted GpuSlice, "" = none
+  kube::Json owner_reference;                    // null: none (setOwner off)
+  bool scheduled_by_tenant = true;               // the tenant's scheduler chose spec.nodeName
+  std::string gpu_slice;                         // name of the granted GpuSlice, "" = none
   // The host has GPUs and the pod asks for none: NVIDIA_VISIBLE_DEVICES=void, or an image that says
   // "all" would get every device under NVIDIA's runtime. Source: KAI's device access admission.
   bool hide_gpus = false;
@@ -82,8 +82,8 @@ kube::Json TranslateEphemeralContainers(const kube::Json& pod, const PodContext&
 // nothing to do.
 kube::Json HostPodPatch(const kube::Json& host_pod, const kube::Json& wanted_host_pod);
 
-// The strategic merge patch for pods/resize that brings cpu and memory of the host pod's containers to
-// what is wanted; null when they are. Containers only, as upstream resizes.
+// The strategic merge patch for pods/resize that brings cpu and memory of the host pod's containers
+// to what is wanted; null when they are. Containers only, as upstream resizes.
 kube::Json HostPodResize(const kube::Json& host_pod, const kube::Json& wanted_host_pod);
 
 // The host object names a pod depends on, by virtual name.

@@ -69,21 +69,22 @@ TEST_F(PodTranslate, OnlyAllowListedSpecFieldsArrive) {
 }
 
 TEST_F(PodTranslate, OwnerReferenceIsTheCallersChoice) {
-  context_.owner_reference = {{"apiVersion", "v1"}, {"kind", "Service"}, {"name", "team-a"},
-                              {"uid", "s"}};
+  context_.owner_reference = {
+      {"apiVersion", "v1"}, {"kind", "Service"}, {"name", "team-a"}, {"uid", "s"}};
   const HostPod host = Translate({});
   EXPECT_EQ(host.pod["metadata"]["ownerReferences"][0]["name"], "team-a");
   EXPECT_EQ(host.pod["metadata"]["ownerReferences"][0]["controller"], false);
 }
 
 TEST_F(PodTranslate, UsersVariablesWinOverServiceVariables) {
-  const HostPod host = Translate(
-      {{"containers",
-        {{{"name", "c"},
-          {"image", "i"},
-          {"env", {{{"name", "KUBERNETES_SERVICE_HOST"}, {"value", "mine"}},
-                   {{"name", "K"},
-                    {"valueFrom", {{"secretKeyRef", {{"name", "s"}, {"key", "k"}}}}}}}}}}}});
+  const HostPod host =
+      Translate({{"containers",
+                  {{{"name", "c"},
+                    {"image", "i"},
+                    {"env",
+                     {{{"name", "KUBERNETES_SERVICE_HOST"}, {"value", "mine"}},
+                      {{"name", "K"},
+                       {"valueFrom", {{"secretKeyRef", {{"name", "s"}, {"key", "k"}}}}}}}}}}}});
   const Json& container = host.pod["spec"]["containers"][0];
   EXPECT_EQ(Env(container, "KUBERNETES_SERVICE_HOST"), "mine");
   EXPECT_EQ(Env(container, "KUBERNETES_PORT_443_TCP_ADDR"), "10.96.0.77");
@@ -95,14 +96,15 @@ TEST_F(PodTranslate, UsersVariablesWinOverServiceVariables) {
 }
 
 TEST_F(PodTranslate, DownwardApiReadsTheVirtualValues) {
-  Json pod = Pod({{"containers",
-                   {{{"name", "c"},
-                     {"image", "i"},
-                     {"env",
-                      {{{"name", "N"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "metadata.name"}}}}}},
-                       {{"name", "I"},
-                        {"valueFrom",
-                         {{"fieldRef", {{"fieldPath", "metadata.annotations['cdi.k8s.io/x']"}}}}}}}}}}}});
+  Json pod =
+      Pod({{"containers",
+            {{{"name", "c"},
+              {"image", "i"},
+              {"env",
+               {{{"name", "N"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "metadata.name"}}}}}},
+                {{"name", "I"},
+                 {"valueFrom",
+                  {{"fieldRef", {{"fieldPath", "metadata.annotations['cdi.k8s.io/x']"}}}}}}}}}}}});
   pod["metadata"]["annotations"] = {{"cdi.k8s.io/x", "secret-device"}};
   const auto host = TranslatePod(pod, context_);
   ASSERT_TRUE(host.ok());
@@ -124,14 +126,14 @@ TEST_F(PodTranslate, DownwardApiReadsTheVirtualValues) {
 }
 
 TEST_F(PodTranslate, TokensMoveIntoASecretWithTheAskedLife) {
-  const HostPod host = Translate(
-      {{"volumes",
-        {{{"name", "t"},
-          {"projected",
-           {{"sources",
-             {{{"serviceAccountToken",
-                {{"path", "token"}, {"expirationSeconds", 3607}, {"audience", "vault"}}}},
-              {{"configMap", {{"name", "kube-root-ca.crt"}}}}}}}}}}}});
+  const HostPod host =
+      Translate({{"volumes",
+                  {{{"name", "t"},
+                    {"projected",
+                     {{"sources",
+                       {{{"serviceAccountToken",
+                          {{"path", "token"}, {"expirationSeconds", 3607}, {"audience", "vault"}}}},
+                        {{"configMap", {{"name", "kube-root-ca.crt"}}}}}}}}}}}});
   ASSERT_EQ(host.tokens.size(), 1u);
   EXPECT_EQ(host.tokens[0].expiration_seconds, 3607);
   EXPECT_EQ(host.tokens[0].audiences, std::vector<std::string>{"vault"});
@@ -151,24 +153,25 @@ TEST_F(PodTranslate, HostPathIsRefusedWithTheVolumesName) {
 }
 
 TEST_F(PodTranslate, ClusterFirstBecomesTheTenantsNameserverAndKeepsOptions) {
-  const HostPod host = Translate(
-      {{"dnsConfig", {{"options", {{{"name", "timeout"}, {"value", "1"}}}}, {"searches", {"x.y"}}}}});
+  const HostPod host =
+      Translate({{"dnsConfig",
+                  {{"options", {{{"name", "timeout"}, {"value", "1"}}}}, {"searches", {"x.y"}}}}});
   const Json& dns = host.pod["spec"]["dnsConfig"];
   EXPECT_EQ(host.pod["spec"]["dnsPolicy"], "None");
   EXPECT_EQ(dns["nameservers"][0], "10.96.0.78");
-  EXPECT_EQ(dns["searches"], Json({"default.svc.cluster.local", "svc.cluster.local",
-                                   "cluster.local", "x.y"}));
+  EXPECT_EQ(dns["searches"],
+            Json({"default.svc.cluster.local", "svc.cluster.local", "cluster.local", "x.y"}));
   EXPECT_EQ(dns["options"].size(), 2u);
   EXPECT_EQ(Translate({{"dnsPolicy", "Default"}}).pod["spec"]["dnsPolicy"], "Default");
 }
 
 TEST_F(PodTranslate, ASliceReplacesTheGpuResource) {
   context_.gpu_slice = "u-1";
-  const HostPod host = Translate(
-      {{"containers",
-        {{{"name", "c"},
-          {"image", "i"},
-          {"resources", {{"limits", {{"nvidia.com/gpu", "1"}, {"cpu", "1"}}}}}}}}});
+  const HostPod host =
+      Translate({{"containers",
+                  {{{"name", "c"},
+                    {"image", "i"},
+                    {"resources", {{"limits", {{"nvidia.com/gpu", "1"}, {"cpu", "1"}}}}}}}}});
   EXPECT_EQ(host.pod["metadata"]["annotations"]["cdi.k8s.io/sublet"], "sublet.dev/gpu=u-1");
   EXPECT_EQ(host.pod["metadata"]["annotations"]["gpu.sublet.dev/containers"], "c");
   EXPECT_EQ(host.pod["spec"]["containers"][0]["resources"]["limits"], Json({{"cpu", "1"}}));
@@ -194,15 +197,14 @@ TEST_F(PodTranslate, APodWithoutAGpuSeesNoneOnAHostThatHasSome) {
 
 TEST_F(PodTranslate, AffinityStaysWithinTheTenantWhenTheHostSchedules) {
   context_.scheduled_by_tenant = false;
-  const Json spec = {
-      {"affinity",
-       {{"podAntiAffinity",
-         {{"requiredDuringSchedulingIgnoredDuringExecution",
-           {{{"topologyKey", "kubernetes.io/hostname"},
-             {"labelSelector", {{"matchLabels", {{"app", "web"}}}}},
-             {"namespaces", {"a", "b"}}}}}}}}}};
+  const Json spec = {{"affinity",
+                      {{"podAntiAffinity",
+                        {{"requiredDuringSchedulingIgnoredDuringExecution",
+                          {{{"topologyKey", "kubernetes.io/hostname"},
+                            {"labelSelector", {{"matchLabels", {{"app", "web"}}}}},
+                            {"namespaces", {"a", "b"}}}}}}}}}};
   const Json term = Translate(spec).pod["spec"]["affinity"]["podAntiAffinity"]
-                             ["requiredDuringSchedulingIgnoredDuringExecution"][0];
+                                       ["requiredDuringSchedulingIgnoredDuringExecution"][0];
   EXPECT_EQ(term["labelSelector"]["matchLabels"]["sublet.dev/managed-by"], "team-a");
   EXPECT_EQ(term["labelSelector"]["matchExpressions"][0]["values"], Json({"a", "b"}));
   EXPECT_FALSE(term.contains("namespaces"));
@@ -243,18 +245,17 @@ TEST_F(PodTranslate, StatusLeavesOutInjectedContainersAndKeepsOwnConditions) {
 }
 
 TEST_F(PodTranslate, ReferencesNameEveryObjectOnce) {
-  const PodReferences references = ReferencesOfPod(
-      Pod({{"volumes",
-            {{{"name", "v"}, {"configMap", {{"name", "a"}}}},
-             {{"name", "w"}, {"persistentVolumeClaim", {{"claimName", "p"}}}},
-             {{"name", "e"}, {"ephemeral", Json::object()}},
-             {{"name", "x"},
-              {"projected", {{"sources", {{{"secret", {{"name", "s"}}}}}}}}}}},
-           {"containers",
-            {{{"name", "c"},
-              {"image", "i"},
-              {"envFrom", {{{"configMapRef", {{"name", "a"}}}}, {{"secretRef", {{"name", "t"}}}}}}}}},
-           {"imagePullSecrets", {{{"name", "pull"}}}}}));
+  const PodReferences references = ReferencesOfPod(Pod(
+      {{"volumes",
+        {{{"name", "v"}, {"configMap", {{"name", "a"}}}},
+         {{"name", "w"}, {"persistentVolumeClaim", {{"claimName", "p"}}}},
+         {{"name", "e"}, {"ephemeral", Json::object()}},
+         {{"name", "x"}, {"projected", {{"sources", {{{"secret", {{"name", "s"}}}}}}}}}}},
+       {"containers",
+        {{{"name", "c"},
+          {"image", "i"},
+          {"envFrom", {{{"configMapRef", {{"name", "a"}}}}, {{"secretRef", {{"name", "t"}}}}}}}}},
+       {"imagePullSecrets", {{{"name", "pull"}}}}}));
   EXPECT_EQ(references.config_maps, std::vector<std::string>({"a"}));
   EXPECT_EQ(references.secrets, std::vector<std::string>({"pull", "s", "t"}));
   EXPECT_EQ(references.claims, std::vector<std::string>({"p", "web-0-e"}));

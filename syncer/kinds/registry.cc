@@ -35,9 +35,8 @@ Kinds MakeKinds(SyncContext& context) {
   add(true, [&] {
     return std::make_unique<DataSyncer>(context, DataKind::kConfigMap, config.config_maps_all);
   });
-  add(true, [&] {
-    return std::make_unique<DataSyncer>(context, DataKind::kSecret, config.secrets_all);
-  });
+  add(true,
+      [&] { return std::make_unique<DataSyncer>(context, DataKind::kSecret, config.secrets_all); });
   add(config.priority_classes_to_host, simple(PriorityClassToHostKind));
   add(config.pod_disruption_budgets, simple(PodDisruptionBudgetKind));
   add(!config.replicate_to_host.empty(),

@@ -10,7 +10,8 @@ namespace sublet::syncer {
 
 struct Kinds {
   std::vector<std::unique_ptr<KindSyncer>> all;
-  // Also asked by the tenant's POST of a Service; owned by `all`; null when services are not synced.
+  // Also asked by the tenant's POST of a Service; owned by `all`; null when services are not
+  // synced.
   ServiceSyncer* services = nullptr;
 };
 

@@ -81,7 +81,8 @@ Result<Outcome> ServiceToHost::Sync(const Json& service, const Json& host) {
   SUBLET_TRY(const Json wanted, Translate(service));
   Json patch = MetadataPatch(host, wanted);
   for (const char* field : {"ports", "selector"}) {
-    if (wanted["spec"].contains(field) && host.at("spec").value(field, Json()) != wanted["spec"][field]) {
+    if (wanted["spec"].contains(field) &&
+        host.at("spec").value(field, Json()) != wanted["spec"][field]) {
       patch["spec"][field] = wanted["spec"][field];
     }
   }
@@ -91,8 +92,8 @@ Result<Outcome> ServiceToHost::Sync(const Json& service, const Json& host) {
 ServiceFromHost::ServiceFromHost(SyncContext& context)
     : KindSyncer({"imported-services", "/v1, Kind=Service", false}), context_(context) {
   for (const ServiceReplication& row : context.config.replicate_from_host) {
-    sources_[KeyOfText(row.to, "default")] = {
-        KeyOfText(row.from, context.tenant.host_namespace), nullptr};
+    sources_[KeyOfText(row.to, "default")] = {KeyOfText(row.from, context.tenant.host_namespace),
+                                              nullptr};
   }
 }
 
@@ -110,10 +111,11 @@ void ServiceFromHost::Watch(Enqueue enqueue) {
     options.resource = {"", "v1", "services"};
     options.kind = "Service";
     options.namespace_name = source.host.namespace_name;
-    options.field_selector = "metadata.name=" + source.host.name;  // the only one the Role lets through
+    options.field_selector =
+        "metadata.name=" + source.host.name;  // the only one the Role lets through
     source.informer = &context_.host_informers.For(options);
-    source.informer->AddHandler([enqueue, key = key](const client::ObjectPtr&,
-                                                     const client::ObjectPtr&) { enqueue(key); });
+    source.informer->AddHandler(
+        [enqueue, key = key](const client::ObjectPtr&, const client::ObjectPtr&) { enqueue(key); });
   }
 }
 
@@ -167,9 +169,10 @@ Result<Outcome> ServiceFromHost::Write(const kube::ObjectKey& key, const Json& h
         {{"", "v1", resource}, key.namespace_name, key.name, ""}, object, options);
     if (!applied.ok() && applied.error().Is(Reason::kNotFound)) {
       // The namespace is made for it, as an administrator asked for the Service.
-      auto made = context_.virtual_client.Create(
-          {{"", "v1", "namespaces"}, "", "", ""},
-          {{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", {{"name", key.namespace_name}}}});
+      auto made = context_.virtual_client.Create({{"", "v1", "namespaces"}, "", "", ""},
+                                                 {{"apiVersion", "v1"},
+                                                  {"kind", "Namespace"},
+                                                  {"metadata", {{"name", key.namespace_name}}}});
       if (!made.ok() && !made.error().Is(Reason::kAlreadyExists)) {
         return std::move(made).error();
       }

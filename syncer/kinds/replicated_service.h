@@ -1,5 +1,5 @@
-// Services named in networking.replicateServices: a tenant's Service that appears on the host under a
-// name of the administrator's choice (toHost), and a host Service that appears in the tenant
+// Services named in networking.replicateServices: a tenant's Service that appears on the host under
+// a name of the administrator's choice (toHost), and a host Service that appears in the tenant
 // (fromHost). Neither is a twin: the ordinary Service of the tenant, if there is one, has its own.
 // Threads: as KindSyncer.
 #pragma once
@@ -28,8 +28,8 @@ class ServiceToHost final : public TranslatedKind {
   std::map<kube::ObjectKey, std::string> names_;
 };
 
-// A headless Service and Endpoints at the host Service's address. An object of the tenant's own under
-// that name is left alone, with an Event.
+// A headless Service and Endpoints at the host Service's address. An object of the tenant's own
+// under that name is left alone, with an Event.
 class ServiceFromHost final : public KindSyncer {
  public:
   explicit ServiceFromHost(SyncContext& context);

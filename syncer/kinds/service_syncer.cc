@@ -35,9 +35,9 @@ Json HostServiceSpec(const Tenant& tenant, const Json& service) {
   // Differs: externalIPs and loadBalancerIP do not travel; with them a tenant could take over an
   // address of the host's network.
   CopyFields(from, spec,
-             {"type", "publishNotReadyAddresses", "internalTrafficPolicy",
-              "sessionAffinity", "sessionAffinityConfig", "loadBalancerSourceRanges",
-              "ipFamilyPolicy", "allocateLoadBalancerNodePorts", "trafficDistribution"});
+             {"type", "publishNotReadyAddresses", "internalTrafficPolicy", "sessionAffinity",
+              "sessionAffinityConfig", "loadBalancerSourceRanges", "ipFamilyPolicy",
+              "allocateLoadBalancerNodePorts", "trafficDistribution"});
   if (HasNodePorts(kube::FindString(from, {"type"}))) {
     CopyFields(from, spec, {"externalTrafficPolicy"});
   }
@@ -54,9 +54,9 @@ Json HostServiceSpec(const Tenant& tenant, const Json& service) {
   }
   if (const auto selector = from.find("selector");
       selector != from.end() && selector->is_object() && !selector->empty()) {
-    spec["selector"] = HostLabelSelector(
-        tenant, {{"matchLabels", *selector}},
-        kube::FindString(service, {"metadata", "namespace"}))["matchLabels"];
+    spec["selector"] =
+        HostLabelSelector(tenant, {{"matchLabels", *selector}},
+                          kube::FindString(service, {"metadata", "namespace"}))["matchLabels"];
   }
   return spec;
 }
@@ -121,15 +121,16 @@ Result<Json> ServiceSyncer::Allocate(const Json& service, Deadline deadline) {
   return given;
 }
 
-Result<Json> ServiceSyncer::MakeTwin(const kube::ObjectKey& key, const Json& service, Deadline deadline) {
+Result<Json> ServiceSyncer::MakeTwin(const kube::ObjectKey& key, const Json& service,
+                                     Deadline deadline) {
   const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(
       deadline - std::chrono::steady_clock::now());
   const client::Client host_client = context().host_client.WithTimeout(time);
   SUBLET_TRY(const Json wanted, Translate(service));
   const client::Target target = HostTarget(kube::FindString(wanted, {"metadata", "name"}));
   for (int i = 0; i < kAllocateTries; ++i) {
-    // A twin may stand there: this is an update, a POST whose answer got lost, or its predecessor is
-    // still being deleted. It is looked for first, or its own address would be refused as taken.
+    // A twin may stand there: this is an update, a POST whose answer got lost, or its predecessor
+    // is still being deleted. It is looked for first, or its own address would be refused as taken.
     auto answer = host_client.Get(target);
     if (answer.ok() && !kube::IsDeleting(*answer)) {
       answer = host_client.Patch(target, client::PatchType::kMerge, PatchFor(*answer, wanted));
@@ -163,13 +164,14 @@ void ServiceSyncer::EndAnswer(const kube::ObjectKey& key) {
 std::chrono::nanoseconds ServiceSyncer::AnswerTimeLeft(const kube::ObjectKey& key) {
   MutexLock lock(mutex_);
   const auto found = answering_.find(key);
-  return found == answering_.end() ? std::chrono::nanoseconds::zero()
-                                   : std::chrono::nanoseconds(found->second - context().clock.Now());
+  return found == answering_.end()
+             ? std::chrono::nanoseconds::zero()
+             : std::chrono::nanoseconds(found->second - context().clock.Now());
 }
 
 Result<Outcome> ServiceSyncer::SyncToHost(const Json& service) {
-  // The tenant's own API address needs no twin, and an ExternalName is answered by the tenant's DNS:
-  // on the host it could point at names that are not the tenant's.
+  // The tenant's own API address needs no twin, and an ExternalName is answered by the tenant's
+  // DNS: on the host it could point at names that are not the tenant's.
   if (IsKubernetesService(kube::KeyOf(service)) || IsExternalName(service) ||
       kube::IsDeleting(service)) {
     return Outcome::Done();
@@ -180,8 +182,8 @@ Result<Outcome> ServiceSyncer::SyncToHost(const Json& service) {
   if (created.ok() || !created.error().Is(Reason::kInvalid)) {
     return created;
   }
-  // The address or a port was free when the tenant got it and is not any more: the host chooses, and
-  // Sync brings the tenant's side to it.
+  // The address or a port was free when the tenant got it and is not any more: the host chooses,
+  // and Sync brings the tenant's side to it.
   host["spec"].erase("clusterIP");
   host["spec"].erase("healthCheckNodePort");
   for (Json& port : host["spec"]["ports"]) {
@@ -205,8 +207,8 @@ Result<Outcome> ServiceSyncer::Rebuild(const Json& service, const Json& host) {
   // The new virtual Service takes the host's address over: Allocate finds this twin, and holds it.
   Json again = service;
   again.erase("status");
-  for (const char* field : {"uid", "resourceVersion", "creationTimestamp", "managedFields",
-                            "generation"}) {
+  for (const char* field :
+       {"uid", "resourceVersion", "creationTimestamp", "managedFields", "generation"}) {
     again["metadata"].erase(field);
   }
   for (const char* field : {"clusterIP", "clusterIPs", "healthCheckNodePort"}) {

@@ -21,8 +21,8 @@ class ServiceSyncer final : public TranslatedKind {
   Result<client::Outcome> SyncToVirtual(const kube::ObjectKey& key,
                                         const kube::Json& host_service) override;
 
-  // Makes the host Service of a virtual one that is about to be written, or brings an existing one to
-  // its ports and type, and returns its spec as the host stored it (clusterIP, clusterIPs,
+  // Makes the host Service of a virtual one that is about to be written, or brings an existing one
+  // to its ports and type, and returns its spec as the host stored it (clusterIP, clusterIPs,
   // ipFamilies, nodePorts): what the tenant's request is answered with.
   // Errors: the host's; Timeout.   Threads: any.
   Result<kube::Json> Allocate(const kube::Json& virtual_service, Deadline deadline);
@@ -33,12 +33,13 @@ class ServiceSyncer final : public TranslatedKind {
   kube::Json PatchFor(const kube::Json& host_service, const kube::Json& wanted) const;
   // Service and twin disagree on the cluster IP, which no update may change: the side that can be
   // made again is.
-  Result<client::Outcome> Rebuild(const kube::Json& virtual_service, const kube::Json& host_service);
+  Result<client::Outcome> Rebuild(const kube::Json& virtual_service,
+                                  const kube::Json& host_service);
   Result<kube::Json> MakeTwin(const kube::ObjectKey& key, const kube::Json& virtual_service,
                               Deadline deadline);
 
-  // Twins whose virtual Service is on its way into the store. Kept here and not on the twin: after a
-  // restart no request is on its way, and what is without its Service then is left over.
+  // Twins whose virtual Service is on its way into the store. Kept here and not on the twin: after
+  // a restart no request is on its way, and what is without its Service then is left over.
   void BeginAnswer(const kube::ObjectKey& key);
   void EndAnswer(const kube::ObjectKey& key);
   std::chrono::nanoseconds AnswerTimeLeft(const kube::ObjectKey& key);  // <= 0: nothing is

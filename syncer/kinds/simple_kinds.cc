@@ -163,8 +163,8 @@ bool IsHandMade(SyncContext& context, const Json& object) {
   const bool computed =
       by == "endpointslice-controller.k8s.io" || by == "endpointslicemirroring-controller.k8s.io" ||
       kube::AnnotationOf(object, "endpoints.kubernetes.io/last-change-trigger-time") != "";
-  const bool api_server = kube::NamespaceOf(object) == "default" &&
-                          kube::NameOf(object) == "kubernetes";
+  const bool api_server =
+      kube::NamespaceOf(object) == "default" && kube::NameOf(object) == "kubernetes";
   const auto of = kube::LabelOf(object, "kubernetes.io/service-name");
   const kube::ObjectKey service{SpaceOf(object),
                                 std::string(of.empty() ? kube::NameOf(object) : of)};

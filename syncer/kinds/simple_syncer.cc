@@ -43,8 +43,8 @@ Result<Outcome> SimpleSyncer::SyncToHost(const Json& object) {
   host.merge_patch(body);
   auto created = CreateHost(host);
   if (!created.ok() && created.error().Is(Reason::kAlreadyExists) && FollowsService()) {
-    // The host's own controller left it there when the Service lost its selector; under this name it
-    // can only be the tenant's.
+    // The host's own controller left it there when the Service lost its selector; under this name
+    // it can only be the tenant's.
     auto adopted = context().host_client.Patch(
         HostTarget(kube::FindString(host, {"metadata", "name"})), client::PatchType::kMerge, host);
     if (!adopted.ok()) {

@@ -1,7 +1,6 @@
-// SimpleSyncer: kinds that go to the host as they are but for names: PersistentVolumeClaims, Ingresses,
-// NetworkPolicies, Endpoints, EndpointSlices, ServiceAccounts. A row of functions says what each one
-// becomes; the status comes back where the kind has one.
-// Threads: as KindSyncer.
+// SimpleSyncer: kinds that go to the host as they are but for names: PersistentVolumeClaims,
+// Ingresses, NetworkPolicies, Endpoints, EndpointSlices, ServiceAccounts. A row of functions says
+// what each one becomes; the status comes back where the kind has one. Threads: as KindSyncer.
 #pragma once
 
 #include "syncer/translated_kind.h"

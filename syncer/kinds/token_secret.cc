@@ -48,9 +48,9 @@ Result<std::string> TokenSecrets::RequestToken(const Json& pod, const PodToken& 
   const Json request = {{"apiVersion", "authentication.k8s.io/v1"},
                         {"kind", "TokenRequest"},
                         {"spec", std::move(spec)}};
-  SUBLET_TRY(const Json answer, context_.virtual_client.Create(
-                                    {{"", "v1", "serviceaccounts"}, space, account, "token"},
-                                    request));
+  SUBLET_TRY(const Json answer,
+             context_.virtual_client.Create(
+                 {{"", "v1", "serviceaccounts"}, space, account, "token"}, request));
   const std::string value(kube::FindString(answer, {"status", "token"}));
   if (value.empty()) {
     return InternalError("the tenant's API answered a TokenRequest without a token");

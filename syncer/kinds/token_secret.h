@@ -1,7 +1,7 @@
 // TokenSecrets: the host Secret that holds a pod's service account tokens, made from real
-// TokenRequests of the tenant's API and renewed at 80 % of their life. A token never stands in a Pod
-// object and is worth nothing at the host's API.
-// Threads: the pod syncer's workers, one per pod.
+// TokenRequests of the tenant's API and renewed at 80 % of their life. A token never stands in a
+// Pod object and is worth nothing at the host's API. Threads: the pod syncer's workers, one per
+// pod.
 #pragma once
 
 #include <map>

@@ -25,8 +25,8 @@ inline void CopyFields(const kube::Json& from, kube::Json& to,
 // Replaces the string member `field` of `object`, when there, by its host name.
 inline void TranslateName(kube::Json& object, std::string_view field, const Tenant& tenant,
                           std::string_view virtual_namespace) {
-  if (const auto found = object.find(field);
-      found != object.end() && found->is_string() && !found->get_ref<const std::string&>().empty()) {
+  if (const auto found = object.find(field); found != object.end() && found->is_string() &&
+                                             !found->get_ref<const std::string&>().empty()) {
     *found = HostName(tenant, found->get_ref<const std::string&>(), virtual_namespace);
   }
 }

@@ -38,7 +38,8 @@ void VolumeSyncer::Watch(Enqueue enqueue) {
   claims_->AddIndex(kVolumeIndex, VolumesOf);
   claims_->AddHandler([enqueue](const client::ObjectPtr& before, const client::ObjectPtr& after) {
     for (const client::ObjectPtr& claim : {before, after}) {
-      for (const std::string& name : claim == nullptr ? std::vector<std::string>{} : VolumesOf(*claim)) {
+      for (const std::string& name :
+           claim == nullptr ? std::vector<std::string>{} : VolumesOf(*claim)) {
         enqueue({"", name});
       }
     }

@@ -33,9 +33,9 @@ Json DownwardItems(const Json& source, const Json& pod, const PodContext& contex
   return out;
 }
 
-// A serviceAccountToken source becomes one item of the token Secret.
-// Differs: vCluster stores a token of ten years in a pod annotation; ours lives as long as asked, is
-// refreshed by the syncer and never stands in the Pod.
+// A serviceAccountToken source becomes one item of the token Secret. Differs: vCluster stores a
+// token of ten years in a pod annotation; ours lives as long as asked, is refreshed by the syncer
+// and never stands in the Pod.
 Json TokenItem(const Json& source, const Json& pod, const PodContext& context, HostPod& out) {
   if (out.token_secret.empty()) {
     const std::string name(kube::FindString(pod, {"metadata", "name"}));

@@ -2,10 +2,10 @@
 
 #include <stdlib.h>
 
-#include "apiserver/handlers/subresources.h"
-
 #include <filesystem>
 #include <future>
+
+#include "apiserver/handlers/subresources.h"
 
 namespace sublet::apiserver::testing {
 namespace {
@@ -217,9 +217,8 @@ Answer ApiFixture::Do(std::string_view method, std::string_view path_and_query,
                       std::vector<std::pair<std::string, std::string>> headers) {
   std::promise<Answer> promise;
   auto future = promise.get_future();
-  handler_->Handle(
-      MakeRequest(method, path_and_query, std::string(body), std::move(headers)),
-      std::make_unique<PromiseResponder>(std::move(promise)));
+  handler_->Handle(MakeRequest(method, path_and_query, std::string(body), std::move(headers)),
+                   std::make_unique<PromiseResponder>(std::move(promise)));
   return future.get();
 }
 
@@ -244,8 +243,7 @@ void ApiFixture::MakeDefinition(const kube::Json& definition) {
       << established.Tree()["status"];
 }
 
-Answer ApiFixture::GetUntil(std::string_view path,
-                            const std::function<bool(const Answer&)>& done) {
+Answer ApiFixture::GetUntil(std::string_view path, const std::function<bool(const Answer&)>& done) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   while (true) {
     Answer answer = Get(path);
