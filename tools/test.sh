@@ -5,6 +5,7 @@
 #   tools/test.sh --full      the above, all unit tests under ASan, TSan, thread safety analysis, libFuzzer,
 #                             long crash runs, upstream's servers
 #   tools/test.sh --only X    one part: unit, asan, tsan, analyze, fuzz, or an e2e suite (e2e/X/run.sh)
+#   SUBLET_UPSTREAM=DIR       upstream's programs are in DIR (default build/upstream, made with --full)
 #   tools/test.sh --list      the parts
 # Prints one line per part and closes with 'N passed, N failed, N skipped'; exit 0 only when none failed.
 # Logs: build/test-logs/.
@@ -18,7 +19,7 @@ while [ $# -gt 0 ]; do
     --full) full=1 ;;
     --only) only=${2:?--only needs a part, see tools/test.sh --list}; shift ;;
     --list) echo "unit asan release tsan analyze fuzz $(cd e2e && ls -d */ 2>/dev/null | while read -r d; do [ -x "$d/run.sh" ] && echo -n "${d%/} "; done)"; exit 0 ;;
-    -h|--help) sed -n '2,9p' "$0" | cut -c3-; exit 0 ;;
+    -h|--help) sed -n '2,10p' "$0" | cut -c3-; exit 0 ;;
     *) echo "test.sh: unknown argument $1; see tools/test.sh --help" >&2; exit 2 ;;
   esac
   shift
@@ -107,6 +108,11 @@ if wanted asan; then
 fi
 if [ -z "$only" ] || [ "$only" = release ] || [ -x "e2e/$only/run.sh" ]; then
   part release build release sublet api_load || only=none
+fi
+# What the suites compare with and run on; each of them builds it too when it is run by itself.
+if [ -n "$full" ] && { [ -z "$only" ] || [ "$only" = upstream ]; }; then
+  export SUBLET_UPSTREAM=${SUBLET_UPSTREAM:-$PWD/build/upstream}
+  part upstream e2e/upstream/build.sh "$SUBLET_UPSTREAM"
 fi
 for suite in e2e/*/run.sh; do
   [ -x "$suite" ] || continue

@@ -23,7 +23,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 upstream() {  # true when upstream's servers are here; says so when not
-  export SUBLET_UPSTREAM=${SUBLET_UPSTREAM:-$here/../../.cache/upstream}
+  export SUBLET_UPSTREAM=${SUBLET_UPSTREAM:-$here/../../build/upstream}
   command -v etcd >/dev/null && { [ -x "$SUBLET_UPSTREAM/kube-apiserver" ] ||
     "$here/../upstream/build.sh" "$SUBLET_UPSTREAM" server >/dev/null; } && return 0
   echo "upstream's servers: not here (SUBLET_UPSTREAM; etcd)"

@@ -9,7 +9,7 @@ import subprocess
 from plain import BIN, Host, Process, free_port, read_kubeconfig, wait
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-UPSTREAM = os.environ.get("SUBLET_UPSTREAM") or os.path.join(HERE, "..", "..", ".cache", "upstream")
+UPSTREAM = os.environ.get("SUBLET_UPSTREAM") or os.path.join(HERE, "..", "..", "build", "upstream")
 
 
 def missing():
