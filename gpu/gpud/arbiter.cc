@@ -1,6 +1,7 @@
 #include "gpu/gpud/arbiter.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace sublet::gpu {
 
@@ -44,8 +45,8 @@ std::vector<std::int32_t> EffectiveShares(const std::vector<LeasePolicy>& polici
   return shares;
 }
 
-Arbiter::Member* Arbiter::Find(int slice) {
-  for (Member& member : members_) {
+const Arbiter::Member* Arbiter::Find(int slice) const {
+  for (const Member& member : members_) {
     if (member.slice == slice) {
       return &member;
     }
@@ -53,22 +54,18 @@ Arbiter::Member* Arbiter::Find(int slice) {
   return nullptr;
 }
 
+Arbiter::Member* Arbiter::Find(int slice) {
+  return const_cast<Member*>(std::as_const(*this).Find(slice));
+}
+
 const LeaseAccount* Arbiter::FindAccount(int slice) const {
-  for (const Member& member : members_) {
-    if (member.slice == slice) {
-      return &member.account;
-    }
-  }
-  return nullptr;
+  const Member* member = Find(slice);
+  return member == nullptr ? nullptr : &member->account;
 }
 
 const LeaseWord* Arbiter::FindWord(int slice) const {
-  for (const Member& member : members_) {
-    if (member.slice == slice) {
-      return &member.word;
-    }
-  }
-  return nullptr;
+  const Member* member = Find(slice);
+  return member == nullptr ? nullptr : &member->word;
 }
 
 void Arbiter::Add(int slice, const LeasePolicy& policy) {
@@ -137,6 +134,11 @@ Nanoseconds Arbiter::NextRefill(Nanoseconds now) const {
 // Deficit round robin: walks the ring, each visit adding the slice's part of a round, until one has
 // at least a shortest turn saved. Returns the index, or -1 when nobody may run.
 int Arbiter::PickNext() {
+  // Only what a slice uses of its time brings the others theirs, not how often it was cut off.
+  if (const Member* cut_off = Find(std::exchange(cut_off_, -1));
+      cut_off != nullptr && cut_off->wants && MayRun(*cut_off) && cut_off->deficit >= kTurnMin) {
+    return static_cast<int>(cut_off - members_.data());
+  }
   std::vector<LeasePolicy> policies;
   std::vector<std::size_t> who;
   bool light = false;
@@ -180,16 +182,50 @@ int Arbiter::PickNext() {
   return static_cast<int>(who[start % who.size()]);
 }
 
-void Arbiter::Begin(std::size_t at, Nanoseconds now, const Observe& observe,
+Nanoseconds Arbiter::TurnLength(int slice) const {
+  return mode_ == Mode::kTurn && holder_ == slice ? turn_end_ - turn_start_ : 0;
+}
+
+bool Arbiter::Summon(int slice, Nanoseconds length) {
+  const Member* member = Find(slice);
+  if (member == nullptr || !member->wants || slice == holder_ || summoned_ >= 0 ||
+      !MayRun(*member) || member->deficit <= -kRoundLong) {
+    return false;
+  }
+  summoned_ = slice;
+  summoned_length_ = length;
+  const Member* holder = Find(holder_);
+  if (mode_ == Mode::kTurn && holder != nullptr && !holder->policy.is_gang) {
+    is_cut_ = true;
+    cut_off_ = holder_;
+  }
+  return true;
+}
+
+bool Arbiter::IsLagging(int slice) const {
+  const Member* member = Find(slice);
+  return member != nullptr &&
+         (member->lags_since != 0 || (mode_ == Mode::kDrain && holder_ == slice));
+}
+
+int Arbiter::TakeSummoned() {
+  const Member* member = Find(std::exchange(summoned_, -1));
+  return member == nullptr ? -1 : static_cast<int>(member - members_.data());
+}
+
+void Arbiter::Begin(std::size_t at, Nanoseconds now, Nanoseconds gathered, const Observe& observe,
                     const Publish& publish) {
   Member& member = members_[at];
   ChargeLag(member, now);
-  Nanoseconds length = std::max(member.deficit, kTurnMin);
+  Nanoseconds length = gathered != 0 ? gathered : std::max(member.deficit, kTurnMin);
   if (member.policy.limit_milli < 1000) {
     length = std::min(length, std::max(member.bucket, kTurnMin));
   }
   holder_ = member.slice;
-  ring_ = at + 1 < members_.size() ? at + 1 : 0;
+  if (gathered == 0) {
+    ring_ = at + 1 < members_.size() ? at + 1 : 0;  // a gathered turn is out of the order
+  }
+  is_cut_ = false;
   mode_ = Mode::kTurn;
   turn_start_ = now;
   turn_end_ = now + length;
@@ -273,10 +309,10 @@ Nanoseconds Arbiter::StepTurn(Nanoseconds now, const Observe& observe, const Pub
     }
     const bool idle = !seen.is_unfinished && !seen.is_waiting &&
                       (said_idle_ || now - last_activity_ >= kIdleAfter);
-    if (now < turn_end_ && !idle) {
+    if (now < turn_end_ && !idle && !is_cut_) {
       return std::min(turn_end_, now + kTick);
     }
-    Close(now, now < turn_end_, publish);
+    Close(now, now < turn_end_ && idle, publish);
   }
   if (seen.is_unfinished && now < drain_until_) {
     return std::min(drain_until_, now + kTick / 2);
@@ -316,7 +352,7 @@ Nanoseconds Arbiter::Step(Nanoseconds now, const Observe& observe, const Publish
       Member* member = Find(holder_);
       const std::size_t at = static_cast<std::size_t>(member - members_.data());
       member->deficit = kRoundShort / 2;
-      Begin(at, now, observe, publish);
+      Begin(at, now, 0, observe, publish);
     }
     if (mode_ == Mode::kTurn || mode_ == Mode::kDrain) {
       bool again = false;
@@ -332,6 +368,10 @@ Nanoseconds Arbiter::Step(Nanoseconds now, const Observe& observe, const Publish
     if (!may_run) {
       return NextRefill(now);
     }
+    if (const int gathered = TakeSummoned(); gathered >= 0) {
+      Begin(static_cast<std::size_t>(gathered), now, summoned_length_, observe, publish);
+      continue;
+    }
     const int at = PickNext();
     Member& member = members_[static_cast<std::size_t>(at)];
     if (wanting == 1 && member.policy.limit_milli >= 1000) {
@@ -342,8 +382,26 @@ Nanoseconds Arbiter::Step(Nanoseconds now, const Observe& observe, const Publish
       Set(member, {.is_open = true}, publish);
       return 0;
     }
-    Begin(static_cast<std::size_t>(at), now, observe, publish);
+    Begin(static_cast<std::size_t>(at), now, 0, observe, publish);
   }
+}
+
+std::vector<std::size_t> GatherTurns(const std::vector<Arbiter*>& arbiters, int slice) {
+  Nanoseconds length = 0;
+  for (const Arbiter* arbiter : arbiters) {
+    length = std::max(length, arbiter->TurnLength(slice));
+  }
+  const bool is_lagging =
+      std::any_of(arbiters.begin(), arbiters.end(),
+                  [&](const Arbiter* arbiter) { return arbiter->IsLagging(slice); });
+  length = length == 0 && is_lagging ? Arbiter::kRescue : length;
+  std::vector<std::size_t> summoned;
+  for (std::size_t i = 0; i < arbiters.size(); ++i) {
+    if (length != 0 && arbiters[i]->Summon(slice, length)) {
+      summoned.push_back(i);
+    }
+  }
+  return summoned;
 }
 
 }  // namespace sublet::gpu

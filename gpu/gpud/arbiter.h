@@ -9,6 +9,12 @@
 // deficit: overrun is debt. Unused time is lent to whoever waits (fair); a strict slice never gets
 // more than its share and its unused time is still lent to fair ones.
 //
+// A slice of several devices has an arbiter on each. Its kernels may wait for their partners on the
+// other devices, so while it has a turn on one of them it is given the next turn on the others where
+// it wants one (GatherTurns): a turn of an ordinary slice there is cut short, and the gathered turn
+// ends when the first one does. Each device keeps its own accounts: what was cut off is kept, what
+// was had out of turn is debt, and who is a round in debt is not gathered any more.
+//
 // Invariants: at most one word is open while two slices want the device; a slice that waits gets a
 // turn within (number of slices) rounds plus the others' drains, whatever they do.
 // Pure: no clock, no I/O. Threads: one at a time (gpud's engine thread).
@@ -26,6 +32,7 @@ struct LeasePolicy {
   std::int64_t weight = 1;
   std::int32_t request_milli = 0;   // guaranteed while contended
   std::int32_t limit_milli = 1000;  // never more; strict slices have their share here
+  bool is_gang = false;             // has other devices as well: its turns are not cut for another
 };
 
 // What the pages say about a slice on this device. All of it is the tenant's word and is only ever
@@ -73,6 +80,16 @@ class Arbiter {
   // when something happens (Want, Idle, Add, Remove).
   Nanoseconds Step(Nanoseconds now, const Observe& observe, const Publish& publish);
 
+  // How long the turn is that this slice has now; 0 when it has none.
+  Nanoseconds TurnLength(int slice) const;
+  // The slice has a turn of `length` on another device: it is given the next turn here, as long as
+  // that one, so that both launch equally far; a turn under way ends now, unless it is a gang's.
+  // False, and nothing is changed, when it does not want this device, has its turn already, may not
+  // run or is a round in debt. After true Step is due.
+  bool Summon(int slice, Nanoseconds length);
+  // Its launches run on after its turn, perhaps because they wait for partners.
+  bool IsLagging(int slice) const;
+
   const LeaseAccount* FindAccount(int slice) const;
   // Its word as last published; nullptr: unknown slice.
   const LeaseWord* FindWord(int slice) const;
@@ -80,7 +97,8 @@ class Arbiter {
   static constexpr Nanoseconds kRoundLong = 24'000'000;
   static constexpr Nanoseconds kRoundShort = 8'000'000;
   static constexpr Nanoseconds kTurnMin = 1'000'000;
-  static constexpr Nanoseconds kTick = 500'000;  // how often a turn is looked at
+  static constexpr Nanoseconds kRescue = 200'000;  // a launch or two
+  static constexpr Nanoseconds kTick = 500'000;    // how often a turn is looked at
   static constexpr Nanoseconds kIdleAfter =
       600'000;  // no launch, nothing under way: the turn is over
   static constexpr Nanoseconds kBurst = 100'000'000;  // how much a limited slice may save up
@@ -101,10 +119,15 @@ class Arbiter {
   enum class Mode : std::uint8_t { kFree, kSolo, kTurn, kDrain };
 
   Member* Find(int slice);
+  const Member* Find(int slice) const;
   void Refill(Nanoseconds now);
   bool MayRun(const Member& member) const;
   int PickNext();
-  void Begin(std::size_t at, Nanoseconds now, const Observe& observe, const Publish& publish);
+  // The index of the slice that is summoned, -1 when none is.
+  int TakeSummoned();
+  // `gathered`: the length of a gathered turn; 0: by the slice's deficit.
+  void Begin(std::size_t at, Nanoseconds now, Nanoseconds gathered, const Observe& observe,
+             const Publish& publish);
   void Close(Nanoseconds now, bool early, const Publish& publish);
   void Charge(Nanoseconds now, const LeaseObservation& seen);
   void ChargeLag(Member& member, Nanoseconds until);
@@ -119,6 +142,10 @@ class Arbiter {
   std::size_t ring_ = 0;
   Nanoseconds turn_start_ = 0;
   Nanoseconds turn_end_ = 0;
+  bool is_cut_ = false;  // the turn ends before its time, for a summoned slice
+  int summoned_ = -1;    // slice; it is next
+  Nanoseconds summoned_length_ = 0;
+  int cut_off_ = -1;  // slice; goes on with what is left of its turn, before the ring turns
   Nanoseconds last_activity_ = 0;
   Nanoseconds drain_until_ = 0;
   Nanoseconds overlap_ = 0;  // of this turn, with work of others that ran on: half of it is theirs
@@ -127,5 +154,9 @@ class Arbiter {
   bool closed_early_ = false;
   Nanoseconds refilled_at_ = 0;
 };
+
+// Brings the turns of a slice of several devices together: `arbiters` are those of its devices.
+// Returns those that it was summoned to, as indexes: Step is due for them. Threads: as Arbiter.
+std::vector<std::size_t> GatherTurns(const std::vector<Arbiter*>& arbiters, int slice);
 
 }  // namespace sublet::gpu

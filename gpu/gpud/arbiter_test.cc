@@ -114,14 +114,12 @@ TEST(Arbiter, JoinAndLeaveMoveTheSharesAtOnce) {
 TEST(Arbiter, WhatALightSliceDoesNotUseIsLent) {
   // 1 ms of work every 10 ms, with weight for half the device.
   LeaseModel model({Busy(1), Busy(1, 1'000'000)});
-  std::uint64_t served = 0;
   model.slices()[1].queue_depth = 1;
   model.slices()[1].has_work = [&](Nanoseconds at) {
     return model.slices()[1].launched * 10'000'000ULL <= static_cast<std::uint64_t>(at);
   };
   model.RunTo(kSecond);
   const auto got = model.RunTo(11 * kSecond);
-  (void)served;
   EXPECT_NEAR(static_cast<double>(got[1]) / (10.0 * kSecond), 0.10, 0.01);
   EXPECT_GE(got[0] + got[1], static_cast<Nanoseconds>(0.90 * 10 * kSecond));
   EXPECT_LE(model.slices()[1].longest_wait, 30'000'000);
@@ -152,6 +150,107 @@ TEST(Arbiter, ARequestIsGuaranteedAgainstWeights) {
   small.policy.request_milli = 400;
   LeaseModel model({small, Busy(99)});
   ExpectShares(model, {40, 60});
+}
+
+// Slice 0 of both devices is one slice, whose kernels spin until their partners on the other device
+// are launched as well; the others are neighbours on one device each.
+struct TwoDevices {
+  TwoDevices(std::vector<Slice> first, std::vector<Slice> second)
+      : devices{LeaseModel(std::move(first)), LeaseModel(std::move(second))} {
+    for (int i = 0; i < 2; ++i) {
+      Slice& mine = devices[i].slices()[0];
+      const Slice& partner = devices[1 - i].slices()[0];
+      mine.gets_on = [&mine, &partner] { return partner.launched > mine.finished; };
+    }
+  }
+
+  // Returns what each slice of the two devices executed from the first second to `until`.
+  std::vector<std::vector<Nanoseconds>> Run(Nanoseconds until, bool gather) {
+    std::vector<std::vector<Nanoseconds>> got(2);
+    for (Nanoseconds at = 0; at < until; at += LeaseModel::kStep) {
+      for (int i = 0; i < 2; ++i) {
+        const auto more = devices[i].RunTo(at);
+        got[i].resize(more.size());
+        for (std::size_t k = 0; k < more.size() && at >= kSecond; ++k) {
+          got[i][k] += more[k];
+        }
+      }
+      if (gather) {
+        for (const std::size_t summoned :
+             GatherTurns({&devices[0].arbiter(), &devices[1].arbiter()}, 0)) {
+          devices[summoned].Poke();
+        }
+      }
+    }
+    return got;
+  }
+
+  LeaseModel devices[2];
+};
+
+Slice Gang(std::int64_t weight, Nanoseconds kernel) {
+  Slice slice = Busy(weight, kernel);
+  slice.policy.is_gang = true;
+  return slice;
+}
+
+double Percent(Nanoseconds part) { return 100 * static_cast<double>(part) / (10.0 * kSecond); }
+
+// Kernels of a gang get on only where both partners are launched: its turns have to meet. What the
+// neighbours have is theirs all the same.
+TEST(Gang, TurnsOnSeveralDevicesMeet) {
+  const std::vector<Slice> first = {Gang(2, 1'000'000), Busy(2)};
+  const std::vector<Slice> second = {Gang(2, 1'000'000), Busy(1), Busy(1, 3'000'000)};
+  const auto alone = TwoDevices(first, second).Run(11 * kSecond, false);
+  const auto met = TwoDevices(first, second).Run(11 * kSecond, true);
+  std::printf("a half of two devices in lockstep: %.1f %% done, %.1f %% with turns by themselves\n",
+              Percent(met[0][0]), Percent(alone[0][0]));
+  EXPECT_GE(Percent(met[0][0]), 30);
+  EXPECT_GE(met[0][0], 2 * alone[0][0]);
+  EXPECT_NEAR(Percent(met[0][1]), 50, 2);
+  EXPECT_NEAR(Percent(met[1][1]), 25, 2);
+  EXPECT_NEAR(Percent(met[1][2]), 25, 2);
+}
+
+// It has half of one device and a tenth of the other: the other's neighbour pays nothing for that.
+TEST(Gang, TurnsThatMeetAreDebtWhereTheShareIsSmaller) {
+  const std::vector<Slice> first = {Gang(50, 1'000'000), Busy(50)};
+  const std::vector<Slice> second = {Gang(10, 1'000'000), Busy(90)};
+  const auto alone = TwoDevices(first, second).Run(11 * kSecond, false);
+  const auto met = TwoDevices(first, second).Run(11 * kSecond, true);
+  EXPECT_GE(met[0][0], 2 * alone[0][0]);
+  EXPECT_LE(Percent(met[1][0]), 10.5);
+  EXPECT_NEAR(Percent(met[0][1]), 50, 2);
+  EXPECT_NEAR(Percent(met[1][1]), 90, 2);
+}
+
+// Short kernels, a quarter of each device: whatever the gang does, the neighbours keep their part.
+TEST(Gang, NeighboursOfShortKernelsKeepTheirPart) {
+  const auto met = TwoDevices({Gang(1, 200'000), Busy(3)}, {Gang(1, 200'000), Busy(3, 2'000'000)})
+                       .Run(11 * kSecond, true);
+  EXPECT_NEAR(Percent(met[0][1]), 75, 3);
+  EXPECT_NEAR(Percent(met[1][1]), 75, 3);
+}
+
+TEST(Gang, OnlyAWantedDeviceIsGathered) {
+  const auto idle = [](int) { return LeaseObservation{}; };
+  const auto nothing = [](int, const LeaseWord&) {};
+  Arbiter first;
+  Arbiter second;
+  for (Arbiter* arbiter : {&first, &second}) {
+    arbiter->Add(0, {.is_gang = true});
+    arbiter->Add(1, {});
+    arbiter->Want(1);
+  }
+  first.Want(0);
+  const auto busy = [](int) { return LeaseObservation{.is_unfinished = true}; };
+  first.Step(1'000'000, busy, nothing);
+  ASSERT_GT(first.TurnLength(0), 0);
+  second.Step(1'000'000, idle, nothing);
+  EXPECT_EQ(GatherTurns({&first, &second}, 0), std::vector<std::size_t>()) << "no want, no turn";
+  second.Want(0);
+  EXPECT_EQ(GatherTurns({&first, &second}, 0), std::vector<std::size_t>{1});
+  EXPECT_EQ(GatherTurns({&first, &second}, 0), std::vector<std::size_t>()) << "once";
 }
 
 TEST(EffectiveShares, HoldRequestsLimitsAndWeights) {

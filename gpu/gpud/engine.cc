@@ -334,6 +334,7 @@ Result<void> Engine::Impl::Add(const EngineSlice& config) {
     if (config.compute.weight > 0) {
       policy.request_milli = 0;
     }
+    policy.is_gang = config.devices.size() > 1;
     devices[device.uuid].arbiter.Add(stored.id, policy);
   }
   Restore(stored);

@@ -144,6 +144,8 @@ struct Engine::Impl {
   // engine_reconcile.cc
   void StepDevice(Device& device, Nanoseconds now);
   void StepAll(Nanoseconds now);
+  // Turns of a slice of several devices: together.
+  void Gather(const Slice& slice, Nanoseconds now);
   void Reconcile(const Snapshot& snapshot);
   void ReleaseDead(const Snapshot& snapshot, Nanoseconds now);
   void CompareSlice(Slice& slice, const Snapshot& snapshot);

@@ -67,6 +67,23 @@ void Engine::Impl::StepAll(Nanoseconds now) {
       StepDevice(device, now);
     }
   }
+  for (const auto& [id, slice] : slices) {
+    if (slice.config.devices.size() > 1) {
+      Gather(slice, now);
+    }
+  }
+}
+
+void Engine::Impl::Gather(const Slice& slice, Nanoseconds now) {
+  std::vector<Device*> mine;
+  std::vector<Arbiter*> arbiters;
+  for (const GrantedDevice& granted : slice.config.devices) {
+    mine.push_back(&devices[granted.device.uuid]);
+    arbiters.push_back(&mine.back()->arbiter);
+  }
+  for (const std::size_t summoned : GatherTurns(arbiters, slice.id)) {
+    StepDevice(*mine[summoned], now);
+  }
 }
 
 void Engine::Impl::ReleaseDead(const Snapshot& snapshot, Nanoseconds now) {

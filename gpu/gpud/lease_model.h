@@ -22,8 +22,11 @@ class LeaseModel {
     Nanoseconds kernel = 1'000'000;
     // Whether the program has something to launch at a time.
     std::function<bool(Nanoseconds)> has_work = [](Nanoseconds) { return true; };
+    // Whether the kernel that runs gets on; otherwise it spins, for a partner on another device.
+    std::function<bool()> gets_on = [] { return true; };
     std::size_t queue_depth = 16;  // kernels in flight while it is alone
     Nanoseconds done = 0;          // executed so far
+    Nanoseconds spun = 0;          // time of the device that brought nothing
     std::uint64_t launched = 0;
     std::uint64_t finished = 0;
     std::uint64_t known_finished = 0;
@@ -68,6 +71,9 @@ class LeaseModel {
     return before;
   }
 
+  // The daemon looks at the device in the next step.
+  void Poke() { wake_ = now_; }
+
   std::vector<Slice>& slices() { return slices_; }
   Arbiter& arbiter() { return arbiter_; }
   Nanoseconds now() const { return now_; }
@@ -89,6 +95,10 @@ class LeaseModel {
         [&](int i, std::uint64_t ns) {
           Slice& slice = slices_[static_cast<std::size_t>(i)];
           ran += ns;
+          if (!slice.gets_on()) {
+            slice.spun += static_cast<Nanoseconds>(ns);
+            return;
+          }
           slice.done += static_cast<Nanoseconds>(ns);
           auto left = static_cast<Nanoseconds>(ns);
           while (left > 0 && !slice.queue.empty()) {
