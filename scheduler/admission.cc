@@ -5,9 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "gpu/api/request.h"
 #include "kube/object.h"
-#include "kube/quantity.h"
 
 namespace sublet::scheduler {
 
@@ -18,24 +16,6 @@ using kube::FindInt;
 using kube::FindString;
 using kube::Json;
 using Causes = std::vector<StatusCause>;
-
-constexpr std::string_view kMps = "mps";
-
-std::map<std::string, std::string, std::less<>> AnnotationMap(const Json& object) {
-  std::map<std::string, std::string, std::less<>> out;
-  if (const Json* notes = kube::AnnotationsOf(object); notes != nullptr && notes->is_object()) {
-    for (const auto& [key, value] : notes->items()) {
-      if (value.is_string()) {
-        out[key] = value.get<std::string>();
-      }
-    }
-  }
-  return out;
-}
-
-std::string FieldOf(std::string_view annotation) {
-  return "metadata.annotations[" + std::string(annotation) + "]";
-}
 
 StatusCause Forbid(std::string field, const std::string& why) {
   return {"FieldValueForbidden", "Forbidden: " + why, std::move(field)};
@@ -53,114 +33,7 @@ Result<void> Outcome(const Json& object, std::string_view group, std::string_vie
   return Invalid(group, kind, kube::NameOf(object), std::move(causes));
 }
 
-bool AsksFor(const Json& container, std::string_view prefix) {
-  for (const char* part : {"limits", "requests"}) {
-    const Json* list = Find(container, {"resources", part});
-    if (list == nullptr || !list->is_object()) {
-      continue;
-    }
-    for (const auto& [name, value] : list->items()) {
-      if (name.compare(0, prefix.size(), prefix) == 0 &&
-          (!value.is_string() || !kube::Quantity::ParseOrZero(value.get<std::string>()).IsZero())) {
-        return true;
-      }
-    }
-  }
-  return false;
-}
-
-// Calls `visit` with every container and init container.
-template <typename Visit>
-void EachContainer(const Json& pod, const Visit& visit) {
-  for (const char* list : {"containers", "initContainers"}) {
-    if (const Json* found = Find(pod, {"spec", list}); found != nullptr && found->is_array()) {
-      for (const Json& container : *found) {
-        visit(container);
-      }
-    }
-  }
-}
-
-// The sharing annotations that a placed pod is counted by.
-std::map<std::string, std::string, std::less<>> Counted(const Json& pod) {
-  auto all = AnnotationMap(pod);
-  std::erase_if(all, [](const auto& item) {
-    return item.first != gpu::kFractionAnnotation && item.first != gpu::kMemoryAnnotation &&
-           item.first != gpu::kNumDevicesAnnotation && item.first != gpu::kContainerAnnotation;
-  });
-  return all;
-}
-
-void CheckClashes(const Json& pod, const std::map<std::string, std::string, std::less<>>& notes,
-                  Causes* causes) {
-  const bool fraction = notes.contains(gpu::kFractionAnnotation);
-  const bool memory = notes.contains(gpu::kMemoryAnnotation);
-  bool whole = false;
-  EachContainer(pod, [&whole](const Json& container) {
-    whole = whole || AsksFor(container, "nvidia.com/gpu") || AsksFor(container, "amd.com/gpu") ||
-            AsksFor(container, "nvidia.com/mig-");
-  });
-  if (const auto mps = notes.find(kMps); mps != notes.end() && mps->second == "true" && !fraction) {
-    causes->push_back(Forbid(FieldOf(kMps), "MPS is only supported with a GPU fraction"));
-  }
-  if (fraction && whole) {
-    causes->push_back(Forbid(FieldOf(gpu::kFractionAnnotation),
-                             "cannot have both a GPU fraction and a whole GPU request or limit"));
-  }
-  if (memory && (fraction || whole)) {
-    causes->push_back(
-        Forbid(FieldOf(gpu::kMemoryAnnotation), "cannot request both GPU and GPU memory"));
-  }
-  if (notes.contains(gpu::kNumDevicesAnnotation) && !fraction && !memory) {
-    causes->push_back(Forbid(FieldOf(gpu::kNumDevicesAnnotation),
-                             "several fractional devices need gpu-fraction or gpu-memory"));
-  }
-  const auto name = notes.find(gpu::kContainerAnnotation);
-  if (name == notes.end()) {
-    return;
-  }
-  if (!fraction && !memory) {
-    causes->push_back(Forbid(FieldOf(gpu::kContainerAnnotation),
-                             "only allowed together with gpu-fraction or gpu-memory"));
-    return;
-  }
-  bool found = false;
-  EachContainer(pod, [&](const Json& container) {
-    found = found || FindString(container, {"name"}) == name->second;
-  });
-  if (!found) {
-    causes->push_back({"FieldValueNotFound", "Not found: \"" + name->second.substr(0, 64) + "\"",
-                       FieldOf(gpu::kContainerAnnotation)});
-  }
-}
-
 }  // namespace
-
-Result<void> CheckSharingRequest(const Json& pod, const Json* old) {
-  const auto notes = AnnotationMap(pod);
-  Causes causes;
-  // Bad values first. What belongs together is said below, in KAI's words.
-  if (const auto parsed = gpu::ParseGpuRequest(notes); !parsed.ok()) {
-    for (const StatusCause& cause : parsed.error().details().causes) {
-      if (cause.reason == "FieldValueInvalid" ||
-          cause.field.find("compute-") != std::string::npos) {
-        causes.push_back(cause);
-      }
-    }
-  }
-  CheckClashes(pod, notes, &causes);
-  if (old != nullptr && causes.empty() && !FindString(*old, {"spec", "nodeName"}).empty() &&
-      Counted(pod) != Counted(*old)) {
-    for (const std::string_view key : {gpu::kFractionAnnotation, gpu::kMemoryAnnotation,
-                                       gpu::kNumDevicesAnnotation, gpu::kContainerAnnotation}) {
-      if (kube::AnnotationOf(pod, key) != kube::AnnotationOf(*old, key)) {
-        causes.push_back(
-            Forbid(FieldOf(key), "the GPU request of a pod that has a node cannot be changed"));
-      }
-    }
-  }
-  return Outcome(pod, "", "Pod", std::move(causes));
-}
 
 Result<void> CheckQueue(const Json& queue) {
   Causes causes;

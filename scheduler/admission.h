@@ -12,12 +12,6 @@
 
 namespace sublet::scheduler {
 
-// Checks the GPU sharing annotations of a pod. `old` is null for a create. Errors: Invalid with one
-// cause per bad annotation, field metadata.annotations[KEY]. A request of a pod that has a node
-// cannot change: its devices were granted for what it said. Differs: KAI accepts such a change and
-// then counts the pod by a number that its device does not hold.
-Result<void> CheckSharingRequest(const kube::Json& pod, const kube::Json* old);
-
 // Queue: resources must be there, no negative amounts but -1, a queue is not its own parent.
 Result<void> CheckQueue(const kube::Json& queue);
 // A queue with children stays. `queues`: all that exist.

@@ -23,7 +23,7 @@ bool SameRequest(const AdmissionRequest& request) {
   for (const std::string_view key :
        {gpu::kFractionAnnotation, gpu::kMemoryAnnotation, gpu::kNumDevicesAnnotation,
         gpu::kContainerAnnotation, gpu::kWeightAnnotation, gpu::kRequestAnnotation,
-        gpu::kLimitAnnotation, gpu::kModeAnnotation}) {
+        gpu::kLimitAnnotation, gpu::kModeAnnotation, gpu::kMpsAnnotation}) {
     if (!Same(request, {"metadata", "annotations", key})) {
       return false;
     }
@@ -38,7 +38,7 @@ Result<void> Validate(const GpuAdmissionOptions& options, const AdmissionRequest
   }
   const bool is_new = request.old_object == nullptr;
   if (is_new || !SameRequest(request)) {
-    SUBLET_RETURN_IF_ERROR(gpu::CheckGpuRequest(*request.object));
+    SUBLET_RETURN_IF_ERROR(gpu::CheckGpuRequest(*request.object, request.old_object));
   }
   const bool is_changed = is_new || !SameRequest(request) ||
                           !Same(request, {"spec", "ephemeralContainers"}) ||

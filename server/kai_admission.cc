@@ -104,7 +104,6 @@ Result<void> Check(const apiserver::AdmissionEnvironment& environment,
     return CheckDelete(environment, request);
   }
   if (IsMain(request, "", "pods")) {
-    SUBLET_RETURN_IF_ERROR(scheduler::CheckSharingRequest(*request.object, request.old_object));
     return request.operation == Operation::kCreate ? Group(environment, profiles, request) : Ok();
   }
   if (IsMain(request, "scheduling.run.ai", "queues")) {

@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!parsed.ok()) {
     return 0;
   }
-  (void)sublet::gpu::CheckGpuRequest(*parsed);
+  (void)sublet::gpu::CheckGpuRequest(*parsed, nullptr);
   (void)sublet::gpu::GuardPod(*parsed, sublet::gpu::Enforce::kOn);
   (void)sublet::gpu::GuardSlicePod(*parsed);
   (void)sublet::gpu::NodeFromJson(*parsed);

@@ -245,6 +245,45 @@ std::map<std::string, std::string, std::less<>> AnnotationMap(const Json& pod) {
   return map;
 }
 
+std::string AnnotationField(std::string_view key) {
+  return "metadata.annotations[" + std::string(key) + "]";
+}
+
+// As GpuResourceOf, but of any vendor: a part of a GPU stands beside none of them.
+std::string WholeDevicesOf(const Json& container) {
+  for (const char* kind : {"limits", "requests"}) {
+    if (const Json* amount = kube::Find(container, {"resources", kind, "amd.com/gpu"});
+        amount != nullptr && *amount != "0" && *amount != 0) {
+      return std::string("resources.") + kind + "[amd.com/gpu]";
+    }
+  }
+  return GpuResourceOf(container);
+}
+
+// Who has no node chooses no device; who has one keeps to what it was granted for.
+void CheckPlacement(const Json& pod, const Json* old, std::vector<StatusCause>* causes) {
+  const Json* labels = kube::LabelsOf(pod);
+  if (labels != nullptr && labels->is_object() && FindString(pod, {"spec", "nodeName"}).empty()) {
+    for (const auto& [key, value] : labels->items()) {
+      if (key == kGroupLabel || key.starts_with(std::string(kGroupLabel) + "/")) {
+        causes->push_back({"FieldValueForbidden", "Forbidden: the scheduler chooses the device",
+                           "metadata.labels[" + key + "]"});
+      }
+    }
+  }
+  if (old == nullptr || FindString(*old, {"spec", "nodeName"}).empty()) {
+    return;
+  }
+  for (const std::string_view key :
+       {kFractionAnnotation, kMemoryAnnotation, kNumDevicesAnnotation, kContainerAnnotation}) {
+    if (kube::AnnotationOf(pod, key) != kube::AnnotationOf(*old, key)) {
+      causes->push_back({"FieldValueForbidden",
+                         "Forbidden: the GPU request of a pod that has a node cannot be changed",
+                         AnnotationField(key)});
+    }
+  }
+}
+
 }  // namespace
 
 GpuUse UseOf(const Json& pod) {
@@ -287,36 +326,34 @@ bool SeesDevices(const Json& pod, std::string_view container) {
          ("," + list + ",").find("," + std::string(container) + ",") != std::string::npos;
 }
 
-Result<void> CheckGpuRequest(const Json& pod) {
+Result<void> CheckGpuRequest(const Json& pod, const Json* old) {
   std::vector<StatusCause> causes;
   const auto request = ParseGpuRequest(AnnotationMap(pod));
   if (!request.ok()) {
     causes = request.error().details().causes;
   } else if (*request && !(*request)->container_name.empty() &&
              !HasContainer(pod, (*request)->container_name)) {
-    causes.push_back({"FieldValueInvalid",
-                      "Invalid value: \"" + (*request)->container_name +
-                          "\": must be the name of a container of the pod",
-                      "metadata.annotations[" + std::string(kContainerAnnotation) + "]"});
+    causes.push_back({"FieldValueNotFound", "Not found: \"" + (*request)->container_name + "\"",
+                      AnnotationField(kContainerAnnotation)});
   }
-  if (UseOf(pod) == GpuUse::kShared) {
+  const bool is_shared = UseOf(pod) == GpuUse::kShared;
+  const bool has_fraction = !kube::AnnotationOf(pod, kFractionAnnotation).empty();
+  if (is_shared) {
     ForEachContainer(pod, [&](const Json& container, const std::string& at) {
-      if (const std::string resource = GpuResourceOf(container); !resource.empty()) {
+      if (const std::string resource = WholeDevicesOf(container); !resource.empty()) {
         causes.push_back({"FieldValueForbidden",
-                          "Forbidden: a pod has a part of a GPU or whole GPUs, not both",
+                          has_fraction ? "Forbidden: cannot have both a GPU fraction and a whole "
+                                         "GPU request or limit"
+                                       : "Forbidden: cannot request both GPU and GPU memory",
                           at + "." + resource});
       }
     });
   }
-  if (const Json* labels = kube::LabelsOf(pod);
-      labels != nullptr && labels->is_object() && FindString(pod, {"spec", "nodeName"}).empty()) {
-    for (const auto& [key, value] : labels->items()) {
-      if (key == kGroupLabel || key.starts_with(std::string(kGroupLabel) + "/")) {
-        causes.push_back({"FieldValueForbidden", "Forbidden: the scheduler chooses the device",
-                          "metadata.labels[" + key + "]"});
-      }
-    }
+  if (!has_fraction && kube::AnnotationOf(pod, kMpsAnnotation) == "true") {
+    causes.push_back({"FieldValueForbidden", "Forbidden: MPS is only supported with a GPU fraction",
+                      AnnotationField(kMpsAnnotation)});
   }
+  CheckPlacement(pod, old, &causes);
   if (causes.empty()) {
     return Ok();
   }

@@ -25,12 +25,16 @@ std::string DeviceContainersOf(const kube::Json& pod);
 // container.
 bool SeesDevices(const kube::Json& pod, std::string_view container);
 
-// The request itself: annotations that parse (ParseGpuRequest), a container that exists, not a part
-// and whole devices together, and on a pod not yet bound no device of its own choosing (label
-// runai-gpu-group, which the scheduler writes). Errors: Invalid with one cause per find, field
+// The request itself, the one place that judges it for every scheduler: annotations that parse
+// (ParseGpuRequest), a container that exists, not a part and whole devices together, MPS only with a
+// fraction; on a pod not yet bound no device of its own choosing (label runai-gpu-group, which the
+// scheduler writes); on one that has a node (`old`, nullptr for a create) no other request. Words as
+// KAI's where it has the rule. Errors: Invalid with one cause per find, field
 // metadata.annotations[KEY], metadata.labels[KEY] or
 // spec.containers[i].resources.limits[nvidia.com/gpu].
-Result<void> CheckGpuRequest(const kube::Json& pod);
+// Differs: KAI lets the annotations of a placed pod change and then counts it by a number that its
+// device does not hold.
+Result<void> CheckGpuRequest(const kube::Json& pod, const kube::Json* old);
 
 // For a pod that shares a GPU. Checks every container, init and ephemeral ones too:
 //   env NVIDIA_VISIBLE_DEVICES (but void/none), NVIDIA_DRIVER_CAPABILITIES, CUDA_VISIBLE_DEVICES,

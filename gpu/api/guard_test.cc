@@ -136,20 +136,21 @@ TEST(DeviceContainers, AreTheNamedOneTheFirstOrThoseWithGpus) {
 
 TEST(GpuRequestCheck, NamesTheFieldOfABadRequest) {
   const auto field = [](const Json& pod) {
-    const auto checked = CheckGpuRequest(pod);
+    const auto checked = CheckGpuRequest(pod, nullptr);
     if (checked.ok()) {
       return std::string();
     }
     EXPECT_EQ(checked.error().reason(), Reason::kInvalid);
     return checked.error().details().causes.at(0).field;
   };
-  for (const char* bad : {"-0.5", "NaN", "1e308", "0.5 ", " 0.5", "1", "0", "0x1p-1", "inf", "",
-                          "0.1234567891", "5e-1"}) {
+  for (const char* bad :
+       {"-0.5", "NaN", "1e308", "0.5 ", " 0.5", "1", "0", "0x1p-1", "inf", "", "0.1234567891",
+        "5e-1", "+0.5", ".5", "0.", "0,5", "half", "1.0", "nan"}) {
     EXPECT_EQ(field(Pod(R"("gpu-fraction":")" + std::string(bad) + "\"")),
               "metadata.annotations[gpu-fraction]")
         << bad;
   }
-  for (const char* bad : {"-1", "NaN", "1e3", "2000 ", "0", "1.5", "99999999999"}) {
+  for (const char* bad : {"-1", "NaN", "1e3", "2000 ", "0", "1.5", "99999999999", "4Gi", " 100"}) {
     EXPECT_EQ(field(Pod(R"("gpu-memory":")" + std::string(bad) + "\"")),
               "metadata.annotations[gpu-memory]")
         << bad;
@@ -174,6 +175,57 @@ TEST(GpuRequestCheck, NamesTheFieldOfABadRequest) {
             "metadata.annotations[gpu-fraction-num-devices]");
   EXPECT_EQ(field(Pod(R"("gpu-fraction":"0.5","gpu.sublet.dev/compute-weight":"-1")")),
             "metadata.annotations[gpu.sublet.dev/compute-weight]");
+}
+
+// What the checks say of a pod with these annotations, whose container has these limits.
+std::string Said(const Json& annotations, const Json& limits = Json::object(),
+                 const Json* old = nullptr) {
+  const Json pod = {
+      {"metadata", {{"name", "p"}, {"annotations", annotations}}},
+      {"spec",
+       {{"containers", Json::array({{{"name", "main"}, {"resources", {{"limits", limits}}}}})}}}};
+  const auto checked = CheckGpuRequest(pod, old);
+  std::string said;
+  for (const StatusCause& cause :
+       checked.ok() ? std::vector<StatusCause>() : checked.error().details().causes) {
+    said += cause.field + ": " + cause.message + "\n";
+  }
+  return said;
+}
+
+TEST(GpuRequestCheck, CombinationsThatMakeNoSenseAreToldInKaisWords) {
+  const Json whole = {{"nvidia.com/gpu", "1"}};
+  EXPECT_EQ(Said({{"mps", "true"}}),
+            "metadata.annotations[mps]: Forbidden: MPS is only supported with a GPU fraction\n");
+  EXPECT_EQ(Said({{"mps", "true"}, {"gpu-fraction", "0.5"}}), "");
+  EXPECT_EQ(Said({{"mps", "false"}}), "");
+  for (const Json& limits : {whole, Json{{"nvidia.com/mig-1g.5gb", 1}}, Json{{"amd.com/gpu", 1}}}) {
+    EXPECT_NE(Said({{"gpu-fraction", "0.5"}}, limits).find("cannot have both a GPU fraction"),
+              std::string::npos)
+        << limits.dump();
+  }
+  EXPECT_EQ(Said({{"gpu-fraction", "0.5"}}, {{"amd.com/gpu", "0"}}), "");
+  EXPECT_NE(Said({{"gpu-memory", "100"}}, whole).find("cannot request both GPU and GPU memory"),
+            std::string::npos);
+  EXPECT_EQ(
+      Said({{"gpu-memory", "100"}, {"gpu-fraction", "0.5"}}),
+      "metadata.annotations[gpu-memory]: Forbidden: cannot request both GPU and GPU memory\n");
+  EXPECT_EQ(Said({{"gpu-fraction", "0.5"}, {"gpu-fraction-container-name", "other"}}),
+            "metadata.annotations[gpu-fraction-container-name]: Not found: \"other\"\n");
+  EXPECT_EQ(Said({{"gpu-fraction", "0.5"}, {"gpu-fraction-container-name", "main"}}), "");
+  EXPECT_EQ(Said(Json::object(), whole), "");
+}
+
+TEST(GpuRequestCheck, ARequestOfAPlacedPodStays) {
+  Json old = {{"metadata", {{"annotations", {{"gpu-fraction", "0.9"}}}}}, {"spec", Json::object()}};
+  EXPECT_EQ(Said({{"gpu-fraction", "0.1"}}, Json::object(), &old), "");
+  old["spec"]["nodeName"] = "n1";
+  const std::string cannot =
+      "metadata.annotations[gpu-fraction]: Forbidden: the GPU request of a pod that has a node "
+      "cannot be changed\n";
+  EXPECT_EQ(Said({{"gpu-fraction", "0.1"}}, Json::object(), &old), cannot);
+  EXPECT_EQ(Said(Json::object(), Json::object(), &old), cannot);
+  EXPECT_EQ(Said({{"gpu-fraction", "0.9"}, {"note", "x"}}, Json::object(), &old), "");
 }
 
 }  // namespace

@@ -137,7 +137,7 @@ Result<std::optional<GpuRequest>> ParseGpuRequest(const Annotations& annotations
   reader.Number(kMemoryAnnotation, 0, 1, 999'999'999, "a positive whole number of MiB", &mebibytes);
   request.memory_bytes = mebibytes * kBytesPerMebibyte;
   if (has_fraction && has_memory) {
-    reader.Clash(kMemoryAnnotation, "gpu-memory and gpu-fraction cannot be used together");
+    reader.Clash(kMemoryAnnotation, "cannot request both GPU and GPU memory");
   }
   reader.Number(kNumDevicesAnnotation, 0, 1, kSliceDevicesMax, "a whole number from 1 to 16",
                 &request.num_devices);

@@ -20,6 +20,7 @@ inline constexpr std::string_view kFractionAnnotation = "gpu-fraction";
 inline constexpr std::string_view kMemoryAnnotation = "gpu-memory";
 inline constexpr std::string_view kNumDevicesAnnotation = "gpu-fraction-num-devices";
 inline constexpr std::string_view kContainerAnnotation = "gpu-fraction-container-name";
+inline constexpr std::string_view kMpsAnnotation = "mps";
 inline constexpr std::string_view kWeightAnnotation = "gpu.sublet.dev/compute-weight";
 inline constexpr std::string_view kRequestAnnotation = "gpu.sublet.dev/compute-request";
 inline constexpr std::string_view kLimitAnnotation = "gpu.sublet.dev/compute-limit";
