@@ -53,13 +53,9 @@ missing() {  # missing ENGINE: says so when it is not installed
   echo "$1: not installed"
   skipped=$((skipped + 1))
 }
-upstream() {  # the folder of upstream's programs in SUBLET_UPSTREAM; false when there is none
-  export SUBLET_UPSTREAM=${SUBLET_UPSTREAM:-$here/../../build/upstream}
-  command -v etcd >/dev/null && { [ -x "$SUBLET_UPSTREAM/kube-apiserver" ] || "$here/../upstream/build.sh" "$SUBLET_UPSTREAM" server >/dev/null; } && return 0
-  echo "upstream's API server: not here (SUBLET_UPSTREAM; etcd)"
-  skipped=$((skipped + 1))
-  return 1
-}
+# shellcheck source=../upstream/here.sh
+. "$here/../upstream/here.sh"
+upstream() { upstream_here || { skipped=$((skipped + 1)); return 1; }; }
 suite() {  # suite ENGINE SERVER PART...
   local engine=$1 server=$2
   shift 2

@@ -22,14 +22,9 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-upstream() {  # true when upstream's servers are here; says so when not
-  export SUBLET_UPSTREAM=${SUBLET_UPSTREAM:-$here/../../build/upstream}
-  command -v etcd >/dev/null && { [ -x "$SUBLET_UPSTREAM/kube-apiserver" ] ||
-    "$here/../upstream/build.sh" "$SUBLET_UPSTREAM" server >/dev/null; } && return 0
-  echo "upstream's servers: not here (SUBLET_UPSTREAM; etcd)"
-  echo "0 passed, 0 failed, 1 skipped"
-  return 1
-}
+# shellcheck source=../upstream/here.sh
+. "$here/../upstream/here.sh"
+upstream() { upstream_here || { echo "0 passed, 0 failed, 1 skipped"; return 1; }; }
 part() {  # part SERVER NAME: one part of the suite against one host
   echo "---- $2, host: $1"
   export SUBLET_SERVER=$1
