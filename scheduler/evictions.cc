@@ -380,6 +380,9 @@ void RunReclaim(Session& session, TopologyCache& topologies) {
   while (!order->Empty() && !session.out_of_steps) {
     const std::shared_ptr<JobView> view = order->Pop();
     const Job& job = state.job(view->job);
+    if (job.queue == kNone) {
+      continue;  // a profile without queues: nobody holds what is theirs
+    }
     ReclaimRefusal refusal;
     const Reclaimer reclaimer{job.queue, job.preemptible, ToAmounts(BatchRequest(state, *view))};
     if (!CanReclaim(state.queue(job.queue).share, reclaimer, &refusal)) {

@@ -194,7 +194,6 @@ TEST(PropertyTest, FairSharesAddUp) {
   for (int attempt = 0; attempt < 500; ++attempt) {
     std::vector<QueueShare> queues(1 + random() % 6);
     std::vector<QueueShare*> pointers;
-    double requested = 0;
     double quotas = 0;
     for (std::size_t i = 0; i < queues.size(); ++i) {
       queues[i].name = std::string(1, static_cast<char>('a' + i));
@@ -205,7 +204,6 @@ TEST(PropertyTest, FairSharesAddUp) {
       share.weight = static_cast<double>(random() % 4);
       share.request = static_cast<double>(random() % 40) / 4;
       share.usage = random() % 2 == 0 ? 0 : static_cast<double>(random() % 10) / 20;
-      requested += Requestable(share);
       quotas += std::min(share.deserved, Requestable(share));
       pointers.push_back(&queues[i]);
     }
