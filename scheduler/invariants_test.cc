@@ -109,9 +109,10 @@ class Maker {
   void Group(int number) {
     static constexpr int kPriorities[] = {50, 50, 75, 100, 125};
     const int pods = 1 + Pick(5);
-    PodGroupSpec group =
-        MakeGroup("g" + std::to_string(number), leaves_[static_cast<std::size_t>(Pick(8))], 1,
-                  kPriorities[Pick(5)]);
+    // One after the other: compilers evaluate arguments in different orders.
+    const int priority = kPriorities[Pick(5)];
+    const std::string& leaf = leaves_[static_cast<std::size_t>(Pick(8))];
+    PodGroupSpec group = MakeGroup("g" + std::to_string(number), leaf, 1, priority);
     group.created = kNow - 500'000 + number;
     Tree(group, pods);
     const bool constrained = group.root.topology.has_value();
