@@ -110,7 +110,7 @@ class Doctor {
     if (!tenants.ok()) {
       return Note("cannot list tenants: " + tenants.error().message(), "");
     }
-    Good(std::to_string(tenants->size()) + " tenants");
+    Good(std::to_string(tenants->size()) + (tenants->size() == 1 ? " tenant" : " tenants"));
     for (const TenantInfo& tenant : *tenants) {
       if (tenant.status == "Starting") {
         Note("tenant " + tenant.name + " is not ready",

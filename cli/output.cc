@@ -18,6 +18,20 @@ std::string Duration(Milliseconds time) {
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
 }
 
+// The one next command after `status`: `usual`, unless rights or a context that is not there are
+// what is wrong.
+std::string NextStep(const Status& status, std::string_view usual) {
+  if (status.Is(Reason::kForbidden) &&
+      status.message().find(" is forbidden: User ") != std::string::npos) {
+    return "sublet doctor    (what this context may do; rights in one namespace only: add -n "
+           "NAMESPACE)";
+  }
+  if (status.Is(Reason::kNotFound) && status.message().starts_with("contexts \"")) {
+    return "kubectl config get-contexts";
+  }
+  return std::string(usual);
+}
+
 }  // namespace
 
 Progress::Progress(bool quiet)
@@ -91,10 +105,10 @@ void Table::Print() const {
   }
 }
 
-int Fail(const Status& status, std::string_view next) {
+int Fail(const Status& status, std::string_view usual) {
   std::fprintf(stderr, "sublet: %s\n", status.message().c_str());
-  if (!next.empty()) {
-    std::fprintf(stderr, "  next: %.*s\n", static_cast<int>(next.size()), next.data());
+  if (const std::string next = NextStep(status, usual); !next.empty()) {
+    std::fprintf(stderr, "  next: %s\n", next.c_str());
   }
   return status.Is(Reason::kBadRequest) ? 2 : 1;
 }
