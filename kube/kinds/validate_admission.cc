@@ -42,12 +42,70 @@ void ClientConfig(const Path& path, const Json& config, FieldErrors* errors) {
   errors->InvalidEach(at.Child("port"), port, IsPortNumber(port));
 }
 
+// One of `allowed`, which an empty word is not.
+void Word(const Path& path, const std::string& value,
+          std::initializer_list<std::string_view> allowed, FieldErrors* errors) {
+  if (std::find(allowed.begin(), allowed.end(), value) == allowed.end()) {
+    errors->NotSupported(path, value, allowed);
+  }
+}
+
 bool Holds(const Json& rule, const char* key, std::string_view value) {
   const auto& items = Items(rule, key);
   return std::find(items.begin(), items.end(), value) != items.end();
 }
 
-void Rule(const Path& at, const Json& rule, FieldErrors* errors) {
+// resources of a rule: "a", "a/b", "a/*", "*/b", "*", "*/*"; what a wildcard names already is not
+// named again.
+void RuleResources(const Path& path, const Json& rule, FieldErrors* errors) {
+  const auto& items = Items(rule, "resources");
+  if (items.empty()) {
+    errors->Required(path);
+  }
+  std::set<std::string> with_all;
+  std::set<std::string> of_all;
+  bool plain = false;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const std::string text = items[i].get<std::string>();
+    const std::size_t slash = text.find('/');
+    if (text.empty()) {
+      errors->Required(path.Index(i));
+      continue;
+    }
+    if (slash == std::string::npos) {
+      plain = text != "*";
+      continue;
+    }
+    const std::string resource = text.substr(0, slash);
+    const std::string sub = text.substr(slash + 1);
+    if (with_all.contains(resource)) {
+      errors->Invalid(path.Index(i), text,
+                      "if '" + resource + "/*' is present, must not specify " + text);
+    }
+    if (of_all.contains(sub)) {
+      errors->Invalid(path.Index(i), text,
+                      "if '*/" + sub + "' is present, must not specify " + text);
+    }
+    if (sub == "*") {
+      with_all.insert(resource);
+    }
+    if (resource == "*") {
+      of_all.insert(sub);
+    }
+  }
+  if (items.size() > 1 && Holds(rule, "resources", "*/*")) {
+    errors->Invalid(path, Get(rule, "resources"),
+                    "if '*/*' is present, must not specify other resources");
+  }
+  if (plain && Holds(rule, "resources", "*")) {
+    errors->Invalid(path, Get(rule, "resources"),
+                    "if '*' is present, must not specify other resources without subresources");
+  }
+}
+
+}  // namespace
+
+void AdmissionRule(const Path& at, const Json& rule, FieldErrors* errors) {
   const auto required = [&](const char* key) {
     if (Items(rule, key).empty()) {
       errors->Required(at.Child(key));
@@ -65,16 +123,29 @@ void Rule(const Path& at, const Json& rule, FieldErrors* errors) {
   const Path operations = at.Child("operations");
   std::size_t index = 0;
   for (const Json& operation : Items(rule, "operations")) {
-    OneOf(operations.Index(index++), operation.get<std::string>(),
-          {"*", "CONNECT", "CREATE", "DELETE", "UPDATE"}, true, errors);
+    Word(operations.Index(index++), operation.get<std::string>(),
+         {"*", "CONNECT", "CREATE", "DELETE", "UPDATE"}, errors);
   }
   required("apiGroups");
   alone("apiGroups", "*", "API groups");
   required("apiVersions");
   alone("apiVersions", "*", "API versions");
-  required("resources");
-  alone("resources", "*/*", "resources");
+  const Path versions = at.Child("apiVersions");
+  index = 0;
+  for (const Json& version : Items(rule, "apiVersions")) {
+    if (version == "") {
+      errors->Required(versions.Index(index));
+    }
+    ++index;
+  }
+  const Path resources = at.Child("resources");
+  RuleResources(resources, rule, errors);
+  if (Has(rule, "scope")) {
+    Word(at.Child("scope"), Str(rule, "scope"), {"*", "Cluster", "Namespaced"}, errors);
+  }
 }
+
+namespace {
 
 void Webhook(const Path& at, const Json& hook, FieldErrors* errors) {
   const std::string name = Str(hook, "name");
@@ -89,10 +160,10 @@ void Webhook(const Path& at, const Json& hook, FieldErrors* errors) {
   const Path rules = at.Child("rules");
   std::size_t index = 0;
   for (const Json& rule : Items(hook, "rules")) {
-    Rule(rules.Index(index++), rule, errors);
+    AdmissionRule(rules.Index(index++), rule, errors);
   }
-  OneOf(at.Child("failurePolicy"), Str(hook, "failurePolicy"), {"Fail", "Ignore"}, false, errors);
-  OneOf(at.Child("matchPolicy"), Str(hook, "matchPolicy"), {"Equivalent", "Exact"}, false, errors);
+  Word(at.Child("failurePolicy"), Str(hook, "failurePolicy"), {"Fail", "Ignore"}, errors);
+  Word(at.Child("matchPolicy"), Str(hook, "matchPolicy"), {"Equivalent", "Exact"}, errors);
   const std::string effects = Str(hook, "sideEffects");
   if (effects.empty()) {
     errors->Required(at.Child("sideEffects"), "must specify one of None, NoneOnDryRun");

@@ -1,6 +1,8 @@
-// CSI drivers, volume attachments, flow schemas and resource claims.
-// Source: k8s.io/kubernetes pkg/apis/{storage,flowcontrol,resource}/validation.
+// CSI drivers, their nodes and capacities, volume attachments and attributes.
+// Source: k8s.io/kubernetes pkg/apis/storage/validation.
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "kube/kinds/validate_common.h"
 #include "kube/kinds/validate_kinds.h"
@@ -10,37 +12,6 @@ namespace sublet::kube::validate {
 namespace {
 
 const Path kSpec("spec");
-
-void FlowRules(const Json& spec, FieldErrors* errors) {
-  const Path rules = kSpec.Child("rules");
-  std::size_t index = 0;
-  for (const Json& rule : Items(spec, "rules")) {
-    const Path at = rules.Index(index++);
-    if (Items(rule, "subjects").empty()) {
-      errors->Required(at.Child("subjects"), "subjects must contain at least one value");
-    }
-    if (Items(rule, "resourceRules").empty() && Items(rule, "nonResourceRules").empty()) {
-      errors->Required(at,
-                       "at least one of resourceRules and nonResourceRules has to be non-empty");
-    }
-  }
-}
-
-void DeviceRequest(const Path& at, const Json& request, FieldErrors* errors) {
-  CheckRequired(at.Child("name"), Str(request, "name"), &IsDns1123Label, errors);
-  const bool exactly = Has(request, "exactly");
-  const bool available = !Items(request, "firstAvailable").empty();
-  if (exactly && available) {
-    errors->Invalid(at, nullptr, "exactly one of `exactly` or `firstAvailable` is required");
-  } else if (!exactly && !available) {
-    errors->Required(at, "exactly one of `exactly` or `firstAvailable` is required");
-  }
-  if (exactly) {
-    const Path inside = at.Child("exactly");
-    CheckRequired(inside.Child("deviceClassName"), Str(Get(request, "exactly"), "deviceClassName"),
-                  &IsDns1123Subdomain, errors);
-  }
-}
 
 }  // namespace
 
@@ -93,47 +64,116 @@ void VolumeAttachmentUpdate(const Json& object, const Json& old, FieldErrors* er
   }
 }
 
-void FlowSchema(const Json& object, FieldErrors* errors) {
-  const Json& spec = Get(object, "spec");
-  const std::int64_t precedence = FindInt(spec, {"matchingPrecedence"});
-  if (precedence <= 0) {
-    errors->Invalid(kSpec.Child("matchingPrecedence"), precedence, "must be a positive value");
-  } else if (precedence > 10000) {
-    errors->Invalid(kSpec.Child("matchingPrecedence"), precedence,
-                    "must not be greater than 10000");
-  }
-  if (Has(spec, "distinguisherMethod")) {
-    const Path method = kSpec.Child("distinguisherMethod");
-    OneOf(method, Str(Get(spec, "distinguisherMethod"), "type"), {"ByNamespace", "ByUser"}, true,
-          errors);
-  }
-  const Path level = kSpec.Child("priorityLevelConfiguration");
-  const std::string name = Str(Get(spec, "priorityLevelConfiguration"), "name");
-  if (name.empty()) {
-    errors->Required(level.Child("name"), "must reference a priority level");
-  } else {
-    Check(level.Child("name"), name, &IsDns1123Subdomain, errors);
-  }
-  FlowRules(spec, errors);
-}
-
-void FlowSchemaUpdate(const Json& object, const Json&, FieldErrors* errors) {
-  FlowSchema(object, errors);
-}
-
-void ResourceClaim(const Json& object, FieldErrors* errors) {
-  const Path devices = kSpec.Child("devices");
-  const Path requests = devices.Child("requests");
+void CsiNode(const Json& object, FieldErrors* errors) {
+  const Path drivers = kSpec.Child("drivers");
+  std::set<std::string> names;
   std::size_t index = 0;
-  for (const Json& request : Items(Get(Get(object, "spec"), "devices"), "requests")) {
-    DeviceRequest(requests.Index(index++), request, errors);
+  for (const Json& driver : Items(Get(object, "spec"), "drivers")) {
+    const Path at = drivers.Index(index++);
+    const std::string name = Str(driver, "name");
+    std::string lower = name;
+    std::transform(lower.begin(), lower.end(), lower.begin(),
+                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+    if (name.empty()) {
+      errors->Required(at.Child("name"));
+    } else {
+      if (name.size() > 63) {
+        errors->TooLong(at.Child("name"), 63);
+      }
+      for (const std::string& problem : IsDns1123Subdomain(lower)) {
+        errors->Invalid(at.Child("name"), name, problem);
+      }
+    }
+    const std::string id = Str(driver, "nodeID");
+    if (id.empty()) {
+      errors->Required(at.Child("nodeID"));
+    } else if (id.size() > 256) {
+      errors->Invalid(at.Child("nodeID"), id, "must be 256 characters or less");
+    }
+    const Path allocatable = at.Child("allocatable");
+    NotNegative(Get(driver, "allocatable"), "count", allocatable, errors);
+    if (!names.insert(name).second) {
+      errors->Duplicate(at.Child("name"), name);
+    }
+    std::set<std::string> keys;
+    for (const Json& one : Items(driver, "topologyKeys")) {
+      const std::string key = one.get<std::string>();
+      if (key.empty()) {
+        errors->Required(at);
+      }
+      if (!keys.insert(key).second) {
+        errors->Duplicate(at, key);
+      }
+      Check(at, key, &IsQualifiedName, errors);
+    }
   }
 }
 
-void ResourceClaimUpdate(const Json& object, const Json& old, FieldErrors* errors) {
-  if (Get(object, "spec") != Get(old, "spec")) {
-    errors->Invalid(kSpec, Get(object, "spec"), "field is immutable");
+void CsiNodeUpdate(const Json& object, const Json& old, FieldErrors* errors) {
+  CsiNode(object, errors);
+  for (const Json& before : Items(Get(old, "spec"), "drivers")) {
+    for (const Json& driver : Items(Get(object, "spec"), "drivers")) {
+      const bool same =
+          SameMember(driver, before, "nodeID") && SameMember(driver, before, "topologyKeys");
+      if (Str(driver, "name") == Str(before, "name") && !same) {
+        errors->Invalid(kSpec.Child("drivers"), driver, kImmutable);
+      }
+    }
   }
+}
+
+void CsiStorageCapacity(const Json& object, FieldErrors* errors) {
+  const Path topology("nodeTopology");
+  LabelSelector(topology, Get(object, "nodeTopology"), errors);
+  Check(Path("storageClassName"), Str(object, "storageClassName"), &IsDns1123Subdomain, errors);
+  if (const std::string capacity = Str(object, "capacity"); capacity.starts_with('-')) {
+    errors->Invalid(Path("capacity"), capacity, kNotNegative);
+  }
+}
+
+void CsiStorageCapacityUpdate(const Json& object, const Json& old, FieldErrors* errors) {
+  for (const char* key : {"nodeTopology", "storageClassName"}) {
+    if (!SameMember(object, old, key)) {
+      errors->Invalid(Path(key), Get(object, key), kImmutable);
+    }
+  }
+}
+
+void VolumeAttributesClass(const Json& object, FieldErrors* errors) {
+  constexpr std::size_t kParametersMax = 512;
+  constexpr std::size_t kBytesMax = 256 * 1024;
+  const std::string driver = Str(object, "driverName");
+  std::string lower = driver;
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  CheckRequired(Path("driverName"), lower, &IsQualifiedName, errors);
+  const Path path("parameters");
+  const Json& parameters = Get(object, "parameters");
+  if (parameters.size() > kParametersMax) {
+    return errors->TooLong(path, static_cast<int>(kParametersMax));
+  }
+  std::size_t bytes = 0;
+  for (const auto& [key, value] : parameters.items()) {
+    if (key.empty()) {
+      errors->Invalid(path, key, "field can not be empty.");
+    }
+    bytes += key.size() + value.get_ref<const std::string&>().size();
+  }
+  if (bytes > kBytesMax) {
+    errors->TooLong(path, static_cast<int>(kBytesMax));
+  }
+  if (parameters.empty()) {
+    errors->Required(path, "must contain at least one key/value pair");
+  }
+}
+
+void VolumeAttributesClassUpdate(const Json& object, const Json& old, FieldErrors* errors) {
+  for (const char* key : {"driverName", "parameters"}) {
+    if (!SameMember(object, old, key)) {
+      errors->Forbidden(Path(key), "updates to " + std::string(key) + " are forbidden.");
+    }
+  }
+  VolumeAttributesClass(object, errors);
 }
 
 }  // namespace sublet::kube::validate

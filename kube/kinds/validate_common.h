@@ -93,5 +93,22 @@ void FieldRef(const Path& path, const Json& reference,
 void ResourceFieldRef(const Path& path, const Json& reference, bool volume, FieldErrors* errors);
 void NodeSelector(const Path& path, const Json& selector, FieldErrors* errors);
 void SeccompProfile(const Path& path, const Json& profile, FieldErrors* errors);
+// Of a container or of the pod (validate_pod_security.cc).
+void AppArmorProfile(const Path& path, const Json& profile, FieldErrors* errors);
+void WindowsOptions(const Path& path, const Json& options, FieldErrors* errors);
+// All containers of a pod run as processes of a Windows host, or none does.
+void HostProcess(const Path& spec_path, const Json& spec, FieldErrors* errors);
+// spec.resourceClaims, a container's resources.claims (validate_pod_claims.cc).
+void PodClaims(const Path& path, const Json& spec, FieldErrors* errors);
+void ContainerClaims(const Path& path, const Json& container, const Json& spec,
+                     FieldErrors* errors);
+// A variable that is read from a file, and the volumes such files are in.
+void FileKeyRef(const Path& path, const Json& reference, FieldErrors* errors);
+void FileKeyVolumes(const Path& spec_path, const Json& spec, FieldErrors* errors);
+
+// A rule of a webhook or a policy (validate_admission.cc), and conditions in CEL
+// (validate_policies.cc).
+void AdmissionRule(const Path& at, const Json& rule, FieldErrors* errors);
+void MatchConditions(const Path& path, const Json& owner, FieldErrors* errors);
 
 }  // namespace sublet::kube::validate

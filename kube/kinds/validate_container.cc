@@ -66,7 +66,10 @@ void ValueFrom(const Path& path, const Json& variable, FieldErrors* errors) {
       KeyRef(path.Child(key), reference, errors);
     }
   }
-  sources += Has(from, "fileKeyRef") ? 1 : 0;
+  if (const Json& reference = Get(from, "fileKeyRef"); reference.is_object()) {
+    ++sources;
+    FileKeyRef(path.Child("fileKeyRef"), reference, errors);
+  }
   if (sources == 0) {
     errors->Invalid(path, "",
                     "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, "
@@ -308,8 +311,11 @@ void Security(const Path& path, const Json& context, bool host_users, FieldError
       errors->InvalidEach(path.Child(field), id, IsInRange(id.get<std::int64_t>(), 0, INT32_MAX));
     }
   }
-  if (const std::string mount = Str(context, "procMount"); !mount.empty()) {
-    OneOf(path.Child("procMount"), mount, {"Default", "Unmasked"}, true, errors);
+  if (Has(context, "procMount")) {
+    const std::string mount = Str(context, "procMount");
+    if (mount != "Default" && mount != "Unmasked") {
+      errors->NotSupported(path.Child("procMount"), mount, {"Default", "Unmasked"});
+    }
     if (mount == "Unmasked" && host_users) {
       errors->Invalid(path.Child("procMount"), mount,
                       "`hostUsers` must be false to use `Unmasked`");
@@ -331,6 +337,10 @@ void Security(const Path& path, const Json& context, bool host_users, FieldError
                       "CAP_SYS_ADMIN");
     }
   }
+  const Path windows = path.Child("windowsOptions");
+  WindowsOptions(windows, Get(context, "windowsOptions"), errors);
+  const Path app_armor = path.Child("appArmorProfile");
+  AppArmorProfile(app_armor, Get(context, "appArmorProfile"), errors);
 }
 
 void ResizePolicy(const Path& path, const Json& container, const std::string& restart_policy,
@@ -375,6 +385,8 @@ void Common(const Path& at, const Json& container, const PodFacts& pod, FieldErr
         {"Always", "IfNotPresent", "Never"}, true, errors);
   const Path resources = at.Child("resources");
   Resources(resources, Get(container, "resources"), errors);
+  const Path claims = resources.Child("claims");
+  ContainerClaims(claims, container, pod.spec, errors);
   const Path resize = at.Child("resizePolicy");
   ResizePolicy(resize, container, pod.restart_policy, errors);
   const Path security = at.Child("securityContext");
@@ -400,6 +412,31 @@ void HostPortConflicts(const Path& path, const Json& container, std::size_t inde
   }
 }
 
+void RestartRules(const Path& container_path, const Json::array_t& rules, FieldErrors* errors) {
+  const Path path = container_path.Child("restartPolicyRules");
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    const Path at = path.Index(i);
+    const std::string action = Str(rules[i], "action");
+    if (action != "Restart" && action != "RestartAllContainers") {
+      errors->NotSupported(at.Child("action"), action, {"Restart", "RestartAllContainers"});
+    }
+    const Path codes_path = at.Child("exitCodes");
+    const Json& codes = Get(rules[i], "exitCodes");
+    if (!codes.is_object()) {
+      errors->Required(codes_path, "must be specified");
+      continue;
+    }
+    const std::string op = Str(codes, "operator");
+    if (op != "In" && op != "NotIn") {
+      errors->NotSupported(codes_path.Child("operator"), op, {"In", "NotIn"});
+    }
+    const auto count = static_cast<std::int64_t>(Items(codes, "values").size());
+    if (count > 255) {
+      errors->TooMany(codes_path.Child("values"), count, 255);
+    }
+  }
+}
+
 void RestartPolicy(const Path& at, const Json& container, FieldErrors* errors) {
   const Json& policy = Get(container, "restartPolicy");
   const auto& rules = Items(container, "restartPolicyRules");
@@ -408,6 +445,7 @@ void RestartPolicy(const Path& at, const Json& container, FieldErrors* errors) {
       errors->Required(at.Child("restartPolicy"),
                        "must specify restartPolicy when restart rules are used");
     }
+    RestartRules(at, rules, errors);
     return;
   }
   const std::string text = policy.is_string() ? policy.get<std::string>() : "";
@@ -417,6 +455,7 @@ void RestartPolicy(const Path& at, const Json& container, FieldErrors* errors) {
   if (rules.size() > 20) {
     errors->TooMany(at.Child("restartPolicyRules"), static_cast<std::int64_t>(rules.size()), 20);
   }
+  RestartRules(at, rules, errors);
 }
 
 void MainContainers(const Path& path, const PodFacts& pod, const Json& grace,

@@ -92,10 +92,46 @@ void CsiDriver(const Json& object, FieldErrors* errors);
 void CsiDriverUpdate(const Json& object, const Json& old, FieldErrors* errors);
 void VolumeAttachment(const Json& object, FieldErrors* errors);
 void VolumeAttachmentUpdate(const Json& object, const Json& old, FieldErrors* errors);
+void CsiNode(const Json& object, FieldErrors* errors);
+void CsiNodeUpdate(const Json& object, const Json& old, FieldErrors* errors);
+void CsiStorageCapacity(const Json& object, FieldErrors* errors);
+void CsiStorageCapacityUpdate(const Json& object, const Json& old, FieldErrors* errors);
+void VolumeAttributesClass(const Json& object, FieldErrors* errors);
+void VolumeAttributesClassUpdate(const Json& object, const Json& old, FieldErrors* errors);
+
+// validate_flow.cc
 void FlowSchema(const Json& object, FieldErrors* errors);
 void FlowSchemaUpdate(const Json& object, const Json& old, FieldErrors* errors);
+void PriorityLevel(const Json& object, FieldErrors* errors);
+void PriorityLevelUpdate(const Json& object, const Json& old, FieldErrors* errors);
+
+// validate_devices.cc
 void ResourceClaim(const Json& object, FieldErrors* errors);
 void ResourceClaimUpdate(const Json& object, const Json& old, FieldErrors* errors);
+void ResourceClaimTemplate(const Json& object, FieldErrors* errors);
+void ResourceClaimTemplateUpdate(const Json& object, const Json& old, FieldErrors* errors);
+void DeviceClass(const Json& object, FieldErrors* errors);
+void DeviceClassUpdate(const Json& object, const Json& old, FieldErrors* errors);
+void ResourceSlice(const Json& object, FieldErrors* errors);
+void ResourceSliceUpdate(const Json& object, const Json& old, FieldErrors* errors);
+
+// validate_addresses.cc
+void IpAddress(const Json& object, FieldErrors* errors);
+void IpAddressUpdate(const Json& object, const Json& old, FieldErrors* errors);
+void ServiceCidr(const Json& object, FieldErrors* errors);
+void ServiceCidrUpdate(const Json& object, const Json& old, FieldErrors* errors);
+void ApiService(const Json& object, FieldErrors* errors);
+void ApiServiceUpdate(const Json& object, const Json& old, FieldErrors* errors);
+
+// validate_policies.cc
+void ValidatingPolicy(const Json& object, FieldErrors* errors);
+void ValidatingPolicyUpdate(const Json& object, const Json& old, FieldErrors* errors);
+void ValidatingPolicyBinding(const Json& object, FieldErrors* errors);
+void ValidatingPolicyBindingUpdate(const Json& object, const Json& old, FieldErrors* errors);
+void MutatingPolicy(const Json& object, FieldErrors* errors);
+void MutatingPolicyUpdate(const Json& object, const Json& old, FieldErrors* errors);
+void MutatingPolicyBinding(const Json& object, FieldErrors* errors);
+void MutatingPolicyBindingUpdate(const Json& object, const Json& old, FieldErrors* errors);
 
 // validate_storage.cc
 void PersistentVolume(const Json& object, FieldErrors* errors);

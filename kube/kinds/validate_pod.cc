@@ -93,6 +93,55 @@ void NodeTerm(const Path& at, const Json& term, bool check_values, FieldErrors* 
     }
     if (Str(one, "key") != "metadata.name") {
       errors->Invalid(here.Child("key"), Str(one, "key"), "not a valid field selector key");
+      continue;
+    }
+    const Path values_path = here.Child("values");
+    std::size_t value_index = 0;
+    for (const Json& value : Items(one, "values")) {
+      Check(values_path.Index(value_index++), value.get<std::string>(), &IsDns1123Subdomain,
+            errors);
+    }
+  }
+}
+
+void LabelKeys(const Path& path, const Json& owner, const char* key, bool has_selector,
+               FieldErrors* errors) {
+  const auto& keys = Items(owner, key);
+  if (!keys.empty() && !has_selector) {
+    errors->Forbidden(path.Child(key), "must not be specified when labelSelector is not set");
+    return;
+  }
+  const Path list = path.Child(key);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    Check(list.Index(i), keys[i].get<std::string>(), &IsQualifiedName, errors);
+  }
+}
+
+// matchLabelKeys and mismatchLabelKeys of an affinity term or a spread constraint.
+void AffinityKeys(const Path& path, const Json& term, FieldErrors* errors) {
+  const Json& selector = Get(term, "labelSelector");
+  LabelKeys(path, term, "matchLabelKeys", selector.is_object(), errors);
+  LabelKeys(path, term, "mismatchLabelKeys", selector.is_object(), errors);
+  const auto& keys = Items(term, "matchLabelKeys");
+  std::set<std::string> selected;
+  for (const auto& [key, value] : Get(selector, "matchLabels").items()) {
+    selected.insert(key);
+  }
+  for (const Json& expression : Items(selector, "matchExpressions")) {
+    const std::string key = Str(expression, "key");
+    const auto found = std::find(keys.rbegin(), keys.rend(), Json(key));
+    if (found != keys.rend() && selected.contains(key)) {
+      errors->Invalid(path.Index(static_cast<std::size_t>(keys.rend() - found) - 1), key,
+                      "exists in both matchLabelKeys and labelSelector");
+    }
+    selected.insert(key);
+  }
+  const auto& others = Items(term, "mismatchLabelKeys");
+  const Path list = path.Child("matchLabelKeys");
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (std::find(others.begin(), others.end(), keys[i]) != others.end()) {
+      errors->Invalid(list.Index(i), keys[i],
+                      "exists in both matchLabelKeys and mismatchLabelKeys");
     }
   }
 }
@@ -105,6 +154,7 @@ void AffinityTerm(const Path& at, const Json& term, FieldErrors* errors) {
   for (const Json& name : Items(term, "namespaces")) {
     Check(at.Child("namespace"), name.get<std::string>(), &IsDns1123Label, errors);
   }
+  AffinityKeys(at, term, errors);
   const std::string key = Str(term, "topologyKey");
   if (key.empty()) {
     errors->Required(at.Child("topologyKey"), "can not be empty");
@@ -195,6 +245,7 @@ void TopologySpread(const Path& path, const Json& spec, FieldErrors* errors) {
         OneOf(at.Child(policy), Str(constraint, policy), {"Honor", "Ignore"}, true, errors);
       }
     }
+    AffinityKeys(at, constraint, errors);
     const Path selector = at.Child("labelSelector");
     LabelSelector(selector, Get(constraint, "labelSelector"), errors);
   }
@@ -280,6 +331,15 @@ void HostUsers(const Path& spec_path, const Json& spec, FieldErrors* errors) {
   }
 }
 
+// A word that may be absent but not empty.
+void PolicyOf(const Path& path, const Json& owner, const char* key,
+              std::initializer_list<std::string_view> allowed, FieldErrors* errors) {
+  const std::string value = Str(owner, key);
+  if (Has(owner, key) && std::find(allowed.begin(), allowed.end(), value) == allowed.end()) {
+    errors->NotSupported(path.Child(key), value, allowed);
+  }
+}
+
 void SpecSecurity(const Path& path, const Json& spec, FieldErrors* errors) {
   const Json& context = Get(spec, "securityContext");
   for (const char* field : {"fsGroup", "runAsUser", "runAsGroup"}) {
@@ -312,12 +372,15 @@ void SpecSecurity(const Path& path, const Json& spec, FieldErrors* errors) {
       errors->Duplicate(at.Child("name"), name);
     }
   }
-  if (Has(context, "fsGroupChangePolicy")) {
-    OneOf(path.Child("fsGroupChangePolicy"), Str(context, "fsGroupChangePolicy"),
-          {"Always", "OnRootMismatch"}, true, errors);
-  }
+  PolicyOf(path, context, "fsGroupChangePolicy", {"Always", "OnRootMismatch"}, errors);
   const Path seccomp = path.Child("seccompProfile");
   SeccompProfile(seccomp, Get(context, "seccompProfile"), errors);
+  const Path windows = path.Child("windowsOptions");
+  WindowsOptions(windows, Get(context, "windowsOptions"), errors);
+  const Path app_armor = path.Child("appArmorProfile");
+  AppArmorProfile(app_armor, Get(context, "appArmorProfile"), errors);
+  PolicyOf(path, context, "supplementalGroupsPolicy", {"Merge", "Strict"}, errors);
+  PolicyOf(path, context, "seLinuxChangePolicy", {"Recursive"}, errors);
 }
 
 void HostNetworkPorts(const Path& path, const Json& spec, bool is_pod, FieldErrors* errors) {
@@ -450,6 +513,11 @@ void FieldRef(const Path& path, const Json& reference,
     errors->Required(path.Child("fieldPath"));
     return;
   }
+  if (const std::string version = Str(reference, "apiVersion"); version != "v1") {
+    errors->Invalid(path.Child("fieldPath"), field,
+                    "error converting fieldPath: unsupported pod version: " + version);
+    return;
+  }
   const std::size_t bracket = field.find("['");
   if (bracket != std::string::npos && field.ends_with("']")) {
     std::string key = field.substr(bracket + 2, field.size() - bracket - 4);
@@ -484,6 +552,7 @@ void ResourceFieldRef(const Path& path, const Json& reference, bool volume, Fiel
       "limits.cpu",   "limits.ephemeral-storage",   "limits.memory",
       "requests.cpu", "requests.ephemeral-storage", "requests.memory"};
   const std::string resource = Str(reference, "resource");
+  const std::size_t before = errors->size();
   if (volume && Str(reference, "containerName").empty()) {
     errors->Required(path.Child("containerName"));
   } else if (resource.empty()) {
@@ -497,7 +566,7 @@ void ResourceFieldRef(const Path& path, const Json& reference, bool volume, Fiel
         std::vector<std::string_view>(std::begin(kResources), std::end(kResources)));
   }
   const std::string divisor = Str(reference, "divisor");
-  if (divisor.empty() || divisor == "0") {
+  if (errors->size() != before || divisor.empty() || divisor == "0") {
     return;
   }
   static constexpr std::string_view kCpu[] = {"1m", "1"};
@@ -508,7 +577,7 @@ void ResourceFieldRef(const Path& path, const Json& reference, bool volume, Fiel
       cpu ? std::find(std::begin(kCpu), std::end(kCpu), divisor) != std::end(kCpu)
           : std::find(std::begin(kBytes), std::end(kBytes), divisor) != std::end(kBytes);
   if (!known) {
-    errors->Invalid(path.Child("divisor"), divisor,
+    errors->Invalid(path.Child("divisor"), resource,
                     cpu ? "only divisor's values 1m and 1 are supported with the cpu resource"
                         : "only divisor's values 1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, "
                           "1Pi, 1Ei are supported with the " +
@@ -523,6 +592,8 @@ void PodSpec(const Path& path, const Json& spec, const std::string& pod_name, bo
   }
   const Path volumes_path = path.Child("volumes");
   const std::vector<std::string> volumes = Volumes(volumes_path, spec, pod_name, errors);
+  const Path claims = path.Child("resourceClaims");
+  PodClaims(claims, spec, errors);
   Containers(path, spec, volumes, errors);
   if (const Json& resources = Get(spec, "resources"); resources.is_object()) {
     const Path at = path.Child("resources");
@@ -537,7 +608,6 @@ void PodSpec(const Path& path, const Json& spec, const std::string& pod_name, bo
   Labels(node_selector, Get(spec, "nodeSelector"), errors);
   const Path security = path.Child("securityContext");
   SpecSecurity(security, spec, errors);
-  HostUsers(path, spec, errors);
   const Path affinity = path.Child("affinity");
   Affinity(affinity, Get(spec, "affinity"), errors);
   const Path dns = path.Child("dnsConfig");
@@ -548,7 +618,10 @@ void PodSpec(const Path& path, const Json& spec, const std::string& pod_name, bo
   QualifiedNames(scheduling, spec, "schedulingGates", "name", false, errors);
   const Path spread = path.Child("topologySpreadConstraints");
   TopologySpread(spread, spec, errors);
+  HostProcess(path, spec, errors);
+  HostUsers(path, spec, errors);
   Names(path, spec, errors);
+  FileKeyVolumes(path, spec, errors);
 }
 
 void PodTemplate(const Path& path, const Json& pod_template, FieldErrors* errors) {
