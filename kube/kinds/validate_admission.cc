@@ -10,6 +10,38 @@
 namespace sublet::kube::validate {
 namespace {
 
+// The path that a service is asked under: subdomains between slashes.
+void ServicePath(const Path& at, const std::string& path, FieldErrors* errors) {
+  if (path.empty() || path == "/") {
+    return;
+  }
+  if (path == "//") {
+    return errors->Invalid(at, path, "segment[0] may not be empty");
+  }
+  if (path.front() != '/') {
+    errors->Invalid(at, path, "must start with a '/'");
+  }
+  std::string rest = path.substr(1);
+  if (rest.ends_with('/')) {
+    rest.pop_back();
+  }
+  bool more = true;
+  for (std::size_t i = 0; more; ++i) {
+    const std::size_t slash = rest.find('/');
+    const std::string step = rest.substr(0, slash);
+    const std::string segment = "segment[" + std::to_string(i) + "]";
+    if (step.empty()) {
+      errors->Invalid(at, path, segment + " may not be empty");
+    } else {
+      for (const std::string& problem : IsDns1123Subdomain(step)) {
+        errors->Invalid(at, path, segment + ": " + problem);
+      }
+    }
+    more = slash != std::string::npos;
+    rest = more ? rest.substr(slash + 1) : "";
+  }
+}
+
 void ClientConfig(const Path& path, const Json& config, FieldErrors* errors) {
   const bool url = Has(config, "url");
   const bool service = Has(config, "service");
@@ -33,13 +65,18 @@ void ClientConfig(const Path& path, const Json& config, FieldErrors* errors) {
   }
   const Json& reference = Get(config, "service");
   const Path at = path.Child("service");
-  for (const char* field : {"name", "namespace"}) {
-    if (Str(reference, field).empty()) {
-      errors->Required(at.Child(field));
+  // Upstream names the one when the other is missing.
+  for (const auto& [named, missing] :
+       {std::pair{"name", "namespace"}, std::pair{"namespace", "name"}}) {
+    if (Str(reference, missing).empty()) {
+      errors->Required(at.Child(named));
     }
   }
   const std::int64_t port = FindInt(reference, {"port"}, 443);
-  errors->InvalidEach(at.Child("port"), port, IsPortNumber(port));
+  if (const Problems problems = IsPortNumber(port); !problems.empty()) {
+    errors->Invalid(at.Child("port"), port, "port is not valid: " + Join(problems, ", "));
+  }
+  ServicePath(at.Child("path"), Str(reference, "path"), errors);
 }
 
 // One of `allowed`, which an empty word is not.
@@ -165,10 +202,10 @@ void Webhook(const Path& at, const Json& hook, FieldErrors* errors) {
   Word(at.Child("failurePolicy"), Str(hook, "failurePolicy"), {"Fail", "Ignore"}, errors);
   Word(at.Child("matchPolicy"), Str(hook, "matchPolicy"), {"Equivalent", "Exact"}, errors);
   const std::string effects = Str(hook, "sideEffects");
-  if (effects.empty()) {
+  if (!Has(hook, "sideEffects")) {
     errors->Required(at.Child("sideEffects"), "must specify one of None, NoneOnDryRun");
   } else {
-    OneOf(at.Child("sideEffects"), effects, {"None", "NoneOnDryRun"}, true, errors);
+    Word(at.Child("sideEffects"), effects, {"None", "NoneOnDryRun"}, errors);
   }
   const std::int64_t timeout = FindInt(hook, {"timeoutSeconds"}, 10);
   if (timeout < 1 || timeout > 30) {
@@ -183,6 +220,8 @@ void Webhook(const Path& at, const Json& hook, FieldErrors* errors) {
   if (Items(hook, "admissionReviewVersions").empty()) {
     errors->Required(at.Child("admissionReviewVersions"), "must specify one of v1, v1beta1");
   }
+  const Path conditions = at.Child("matchConditions");
+  MatchConditions(conditions, hook, errors);
 }
 
 std::ptrdiff_t CountConditions(const Json& object, std::string_view type) {

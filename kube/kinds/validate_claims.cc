@@ -17,10 +17,7 @@ const Path kSpec("spec");
 
 void CsiDriver(const Json& object, FieldErrors* errors) {
   const Json& spec = Get(object, "spec");
-  if (Has(spec, "fsGroupPolicy")) {
-    OneOf(kSpec.Child("fsGroupPolicy"), Str(spec, "fsGroupPolicy"),
-          {"File", "None", "ReadWriteOnceWithFSType"}, true, errors);
-  }
+  Choice(kSpec, spec, "fsGroupPolicy", {"File", "None", "ReadWriteOnceWithFSType"}, errors);
   const Path modes = kSpec.Child("volumeLifecycleModes");
   std::size_t index = 0;
   for (const Json& mode : Items(spec, "volumeLifecycleModes")) {

@@ -67,6 +67,24 @@ void OneOf(const Path& path, const std::string& value,
   errors->NotSupported(path, value, std::vector<std::string_view>(allowed));
 }
 
+void Choice(const Path& parent, const Json& object, std::string_view key,
+            std::initializer_list<std::string_view> allowed, FieldErrors* errors) {
+  const std::string value = Str(object, key);
+  if (Has(object, key) && std::find(allowed.begin(), allowed.end(), value) == allowed.end()) {
+    errors->NotSupported(parent.Child(key), value, std::vector<std::string_view>(allowed));
+  }
+}
+
+std::string ShownSelector(const Json& selector) {
+  std::string out;
+  for (const char* key : {"matchLabels", "matchExpressions"}) {
+    if (Has(selector, key)) {
+      out += (out.empty() ? "" : ",") + GoQuote(key) + ":" + Dump(Get(selector, key));
+    }
+  }
+  return "{" + out + "}";
+}
+
 bool SameMember(const Json& object, const Json& old, std::string_view key) {
   return Get(object, key) == Get(old, key);
 }

@@ -38,6 +38,11 @@ void NotNegative(const Json& object, std::string_view key, const Path& parent, F
 // Unsupported unless `value` is one of `allowed`; Required when empty and `required`.
 void OneOf(const Path& path, const std::string& value,
            std::initializer_list<std::string_view> allowed, bool required, FieldErrors* errors);
+// A member that may be absent but is one of `allowed` when it is there, so not empty.
+void Choice(const Path& parent, const Json& object, std::string_view key,
+            std::initializer_list<std::string_view> allowed, FieldErrors* errors);
+// A label selector as Kubernetes shows it: matchLabels first.
+std::string ShownSelector(const Json& selector);
 // "field is immutable" when the member differs between two objects.
 void Immutable(const Json& object, const Json& old, std::string_view key, const Path& parent,
                FieldErrors* errors);

@@ -158,9 +158,10 @@ void Mounts(const Path& path, const Json& container, const std::vector<std::stri
       }
       DescendingPath(mounts.Child("subPathExpr"), sub, errors);
     }
-    if (const std::string mode = Str(mount, "mountPropagation"); !mode.empty()) {
-      OneOf(mounts.Child("mountPropagation"), mode, {"Bidirectional", "HostToContainer", "None"},
-            true, errors);
+    Choice(mounts, mount, "recursiveReadOnly", {"Disabled", "Enabled", "IfPossible"}, errors);
+    if (const std::string mode = Str(mount, "mountPropagation"); Has(mount, "mountPropagation")) {
+      Choice(mounts, mount, "mountPropagation", {"Bidirectional", "HostToContainer", "None"},
+             errors);
       if (mode == "Bidirectional" && !FindBool(container, {"securityContext", "privileged"})) {
         errors->Forbidden(
             mounts.Child("mountPropagation"),

@@ -232,7 +232,7 @@ void TopologySpread(const Path& path, const Json& spec, FieldErrors* errors) {
     }
     if (const Json& domains = Get(constraint, "minDomains"); domains.is_number_integer()) {
       if (domains.get<std::int64_t>() <= 0) {
-        errors->Invalid(at.Child("minDomains"), domains, kPositive);
+        errors->Invalid(at.Child("minDomains"), domains, "must be greater than zero");
       }
       if (action != "DoNotSchedule") {
         errors->Invalid(
@@ -241,9 +241,7 @@ void TopologySpread(const Path& path, const Json& spec, FieldErrors* errors) {
       }
     }
     for (const char* policy : {"nodeAffinityPolicy", "nodeTaintsPolicy"}) {
-      if (Has(constraint, policy)) {
-        OneOf(at.Child(policy), Str(constraint, policy), {"Honor", "Ignore"}, true, errors);
-      }
+      Choice(at, constraint, policy, {"Honor", "Ignore"}, errors);
     }
     AffinityKeys(at, constraint, errors);
     const Path selector = at.Child("labelSelector");
@@ -447,10 +445,7 @@ void Names(const Path& path, const Json& spec, FieldErrors* errors) {
   }
   check("priorityClassName", &IsDns1123Subdomain);
   check("runtimeClassName", &IsDns1123Subdomain);
-  if (Has(spec, "preemptionPolicy")) {
-    OneOf(path.Child("preemptionPolicy"), Str(spec, "preemptionPolicy"),
-          {"PreemptLowerPriority", "Never"}, true, errors);
-  }
+  Choice(path, spec, "preemptionPolicy", {"PreemptLowerPriority", "Never"}, errors);
   if (const Json& overhead = Get(spec, "overhead"); overhead.is_object()) {
     const Path at = path.Child("overhead");
     Resources(at, {{"limits", overhead}}, errors);

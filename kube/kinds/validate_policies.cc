@@ -172,8 +172,7 @@ void Validation(const Path& at, const Json& validation, FieldErrors* errors) {
     errors->Invalid(at.Child("message"), message, "must not contain line breaks");
   }
   if (Has(validation, "reason")) {
-    Word(at, validation, "reason",
-         {"Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized"}, errors);
+    Word(at, validation, "reason", {"Forbidden", "Invalid", "RequestEntityTooLarge"}, errors);
   }
 }
 

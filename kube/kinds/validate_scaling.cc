@@ -1,4 +1,5 @@
 // Horizontal pod autoscalers and pod disruption budgets.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "kube/int_or_string.h"
@@ -15,7 +16,8 @@ void Target(const Path& path, const Json& target, bool utilization, FieldErrors*
   const std::string type = Str(target, "type");
   if (type.empty()) {
     errors->Required(path.Child("type"), "must specify a metric target type");
-  } else if (type != "Utilization" && type != "Value" && type != "AverageValue") {
+  }
+  if (type != "Utilization" && type != "Value" && type != "AverageValue") {
     errors->Invalid(path.Child("type"), type, "must be either Utilization, Value, or AverageValue");
   }
   const Json& percent = Get(target, "averageUtilization");
@@ -38,6 +40,19 @@ void Target(const Path& path, const Json& target, bool utilization, FieldErrors*
   }
 }
 
+// What is scaled or measured; the group may be left out of the latter.
+void TargetReference(const Path& path, const Json& target, bool needs_group, FieldErrors* errors) {
+  CheckRequired(path.Child("kind"), Str(target, "kind"), &IsPathSegmentName, errors);
+  CheckRequired(path.Child("name"), Str(target, "name"), &IsPathSegmentName, errors);
+  const std::string version = Str(target, "apiVersion");
+  if (std::count(version.begin(), version.end(), '/') > 1) {
+    errors->Invalid(path.Child("apiVersion"), version,
+                    "unexpected GroupVersion string: " + version);
+  } else if (needs_group && version != "v1" && version.find('/') == std::string::npos) {
+    errors->Invalid(path.Child("apiVersion"), version, "apiVersion must specify API group");
+  }
+}
+
 void MetricSpec(const Path& at, const Json& metric, FieldErrors* errors) {
   static constexpr std::pair<std::string_view, std::string_view> kSources[] = {
       {"ContainerResource", "containerResource"},
@@ -48,6 +63,8 @@ void MetricSpec(const Path& at, const Json& metric, FieldErrors* errors) {
   const std::string type = Str(metric, "type");
   if (type.empty()) {
     errors->Required(at.Child("type"), "must specify a metric source type");
+    errors->NotSupported(at.Child("type"), type,
+                         {"ContainerResource", "External", "Object", "Pods", "Resource"});
     return;
   }
   std::string_view expected;
@@ -77,14 +94,39 @@ void MetricSpec(const Path& at, const Json& metric, FieldErrors* errors) {
   if (type == "Resource" || type == "ContainerResource") {
     if (Str(source, "name").empty()) {
       errors->Required(path.Child("name"), "must specify a resource name");
+    } else if (type == "ContainerResource") {
+      ContainerResourceName(path.Child("name"), Str(source, "name"), errors);
+    }
+    if (type == "ContainerResource") {
+      const std::string container = Str(source, "container");
+      if (container.empty()) {
+        errors->Required(path.Child("container"), "must specify a container");
+      } else {
+        Check(path.Child("container"), container, &IsDns1123Label, errors);
+      }
     }
     Target(target, Get(source, "target"), true, errors);
     return;
   }
+  if (type == "Object") {
+    const Path described = path.Child("describedObject");
+    TargetReference(described, Get(source, "describedObject"), false, errors);
+  }
   const Path metric_path = path.Child("metric");
-  CheckRequired(metric_path.Child("name"), Str(Get(source, "metric"), "name"), &IsPathSegmentName,
-                errors);
+  const Json& identifier = Get(source, "metric");
+  if (const std::string name = Str(identifier, "name"); name.empty()) {
+    errors->Required(metric_path.Child("name"), "must specify a metric name");
+  } else {
+    Check(metric_path.Child("name"), name, &IsPathSegmentName, errors);
+  }
   Target(target, Get(source, "target"), false, errors);
+  if (type != "Pods" && !Has(Get(source, "target"), "value") &&
+      !Has(Get(source, "target"), "averageValue")) {
+    errors->Required(target.Child("averageValue"),
+                     type == "Object" ? "must set either a target value or averageValue"
+                                      : "must set either a target value for metric or a per-pod "
+                                        "target");
+  }
   if (type == "Pods" && !Has(Get(source, "target"), "averageValue")) {
     errors->Required(target.Child("averageValue"), "must specify a positive target averageValue");
   }
@@ -104,10 +146,7 @@ void ScalingRules(const Path& path, const Json& rules, FieldErrors* errors) {
                       "must be less than or equal to 3600");
     }
   }
-  if (Has(rules, "selectPolicy")) {
-    OneOf(path.Child("selectPolicy"), Str(rules, "selectPolicy"), {"Disabled", "Max", "Min"}, true,
-          errors);
-  }
+  Choice(path, rules, "selectPolicy", {"Disabled", "Max", "Min"}, errors);
   const Path policies = path.Child("policies");
   const auto& items = Items(rules, "policies");
   if (items.empty()) {
@@ -115,7 +154,10 @@ void ScalingRules(const Path& path, const Json& rules, FieldErrors* errors) {
   }
   for (std::size_t i = 0; i < items.size(); ++i) {
     const Path at = policies.Index(i);
-    OneOf(at.Child("type"), Str(items[i], "type"), {"Percent", "Pods"}, true, errors);
+    const std::string type = Str(items[i], "type");
+    if (type != "Percent" && type != "Pods") {
+      errors->NotSupported(at.Child("type"), type, {"Percent", "Pods"});
+    }
     for (const char* field : {"value", "periodSeconds"}) {
       const std::int64_t number = FindInt(items[i], {field});
       if (number <= 0) {
@@ -150,8 +192,10 @@ void HorizontalPodAutoscaler(const Json& object, FieldErrors* errors) {
   if (min.is_number_integer() && min.get<std::int64_t>() < 1) {
     errors->Invalid(kSpec.Child("minReplicas"), min, "must be greater than or equal to 1");
   }
-  if (max < 1) {
+  if (max == 0) {
     errors->Required(kSpec.Child("maxReplicas"), "must be set and greater than 0");
+  } else if (max < 0) {
+    errors->Invalid(kSpec.Child("maxReplicas"), max, "must be greater than or equal to 1");
   }
   if (min.is_number_integer() && max < min.get<std::int64_t>()) {
     errors->Invalid(kSpec.Child("maxReplicas"), max,
@@ -159,12 +203,7 @@ void HorizontalPodAutoscaler(const Json& object, FieldErrors* errors) {
   }
   const Json& target = Get(spec, "scaleTargetRef");
   const Path target_path = kSpec.Child("scaleTargetRef");
-  CheckRequired(target_path.Child("kind"), Str(target, "kind"), &IsPathSegmentName, errors);
-  CheckRequired(target_path.Child("name"), Str(target, "name"), &IsPathSegmentName, errors);
-  if (const std::string version = Str(target, "apiVersion");
-      version.empty() || (version != "v1" && version.find('/') == std::string::npos)) {
-    errors->Invalid(target_path.Child("apiVersion"), version, "apiVersion must specify API group");
-  }
+  TargetReference(target_path, target, true, errors);
   const Path metrics = kSpec.Child("metrics");
   std::size_t index = 0;
   bool external = false;
@@ -210,10 +249,7 @@ void PodDisruptionBudget(const Json& object, FieldErrors* errors) {
   }
   const Path selector = kSpec.Child("selector");
   LabelSelector(selector, Get(spec, "selector"), errors);
-  if (Has(spec, "unhealthyPodEvictionPolicy")) {
-    OneOf(kSpec.Child("unhealthyPodEvictionPolicy"), Str(spec, "unhealthyPodEvictionPolicy"),
-          {"AlwaysAllow", "IfHealthyBudget"}, true, errors);
-  }
+  Choice(kSpec, spec, "unhealthyPodEvictionPolicy", {"AlwaysAllow", "IfHealthyBudget"}, errors);
 }
 
 void PodDisruptionBudgetUpdate(const Json& object, const Json&, FieldErrors* errors) {

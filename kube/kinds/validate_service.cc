@@ -105,10 +105,8 @@ void Families(const Json& spec, FieldErrors* errors) {
       errors->Duplicate(path.Index(i), one);
     }
   }
-  if (Has(spec, "ipFamilyPolicy")) {
-    OneOf(kSpec.Child("ipFamilyPolicy"), Str(spec, "ipFamilyPolicy"),
-          {"PreferDualStack", "RequireDualStack", "SingleStack"}, true, errors);
-  }
+  Choice(kSpec, spec, "ipFamilyPolicy", {"PreferDualStack", "RequireDualStack", "SingleStack"},
+         errors);
 }
 
 void ClusterIps(const Json& spec, FieldErrors* errors) {
@@ -184,10 +182,7 @@ void Traffic(const Json& spec, const std::string& type, FieldErrors* errors) {
                     "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is "
                     "'Local'");
   }
-  if (Has(spec, "internalTrafficPolicy")) {
-    OneOf(kSpec.Child("internalTrafficPolicy"), Str(spec, "internalTrafficPolicy"),
-          {"Cluster", "Local"}, true, errors);
-  }
+  Choice(kSpec, spec, "internalTrafficPolicy", {"Cluster", "Local"}, errors);
 }
 
 void Affinity(const Json& spec, FieldErrors* errors) {

@@ -23,7 +23,15 @@ void UpdateStrategy(const Json& strategy, FieldErrors* errors) {
     return;
   }
   if (type != "RollingUpdate") {
-    errors->InvalidShown(path, "{\"Type\":" + GoQuote(type) + ",\"RollingUpdate\":null}",
+    const Json& shown = Get(strategy, "rollingUpdate");
+    const std::string rolling_text =
+        !shown.is_object()
+            ? "null"
+            : "{\"Partition\":" +
+                  (Has(shown, "partition") ? Dump(Get(shown, "partition")) : "null") +
+                  ",\"MaxUnavailable\":null}";
+    errors->InvalidShown(path,
+                         "{\"Type\":" + GoQuote(type) + ",\"RollingUpdate\":" + rolling_text + "}",
                          "must be 'RollingUpdate' or 'OnDelete'");
     return;
   }
@@ -71,7 +79,7 @@ void Template(const Json& spec, FieldErrors* errors) {
   FieldErrors problems;
   LabelSelector(kSpec, selector, &problems);
   if (!parsed.ok() || !problems.empty()) {
-    errors->Invalid(kSpec.Child("selector"), selector, "");
+    errors->InvalidShown(kSpec.Child("selector"), ShownSelector(selector), "");
     return;
   }
   const Json& labels = Get(Get(Get(spec, "template"), "metadata"), "labels");

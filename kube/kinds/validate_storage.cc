@@ -29,9 +29,7 @@ void AccessModes(const Path& path, const Json& spec, FieldErrors* errors) {
 }
 
 void VolumeMode(const Path& path, const Json& spec, FieldErrors* errors) {
-  if (Has(spec, "volumeMode")) {
-    OneOf(path.Child("volumeMode"), Str(spec, "volumeMode"), {"Block", "Filesystem"}, true, errors);
-  }
+  Choice(path, spec, "volumeMode", {"Block", "Filesystem"}, errors);
 }
 
 constexpr std::string_view kSources[] = {"hostPath",

@@ -34,7 +34,7 @@ std::optional<kube::LabelSelector> Parsed(const Json& spec, std::string_view tex
   FieldErrors problems;
   LabelSelector(kSpec, selector, &problems);
   if (!parsed.ok() || !problems.empty()) {
-    errors->Invalid(kSpec.Child("selector"), selector, text);
+    errors->InvalidShown(kSpec.Child("selector"), ShownSelector(selector), text);
     return std::nullopt;
   }
   return std::move(*parsed);
@@ -50,8 +50,17 @@ void LabelsMatch(const Json& spec, const kube::LabelSelector& selector, FieldErr
   }
 }
 
-std::string GoStrategy(const std::string& type) {
-  return "{\"Type\":" + GoQuote(type) + ",\"RollingUpdate\":null}";
+// As Go prints the structure; what is not set in it is 0.
+std::string GoStrategy(const Json& strategy) {
+  const Json& rolling = Get(strategy, "rollingUpdate");
+  const auto shown = [&](const char* key) {
+    return Has(rolling, key) ? Dump(Get(rolling, key)) : std::string("0");
+  };
+  return "{\"Type\":" + GoQuote(Str(strategy, "type")) + ",\"RollingUpdate\":" +
+         (rolling.is_object() ? "{\"MaxUnavailable\":" + shown("maxUnavailable") +
+                                    ",\"MaxSurge\":" + shown("maxSurge") + "}"
+                              : "null") +
+         "}";
 }
 
 void DeploymentStrategy(const Json& spec, FieldErrors* errors) {
@@ -67,7 +76,7 @@ void DeploymentStrategy(const Json& spec, FieldErrors* errors) {
     return;
   }
   if (type != "RollingUpdate") {
-    errors->NotSupportedShown(path, GoStrategy(type), {"Recreate", "RollingUpdate"});
+    errors->NotSupportedShown(path, GoStrategy(strategy), {"Recreate", "RollingUpdate"});
     return;
   }
   const Path unavailable_path = rolling_path.Child("maxUnavailable");
@@ -171,7 +180,7 @@ void DaemonSet(const Json& object, FieldErrors* errors) {
     AtMostAll(unavailable_path, unavailable, errors);
     AtMostAll(surge_path, surge, errors);
   } else if (type != "OnDelete") {
-    errors->NotSupportedShown(path, GoStrategy(type), {"RollingUpdate", "OnDelete"});
+    errors->NotSupportedShown(path, GoStrategy(strategy), {"RollingUpdate", "OnDelete"});
   }
   NotNegative(spec, "revisionHistoryLimit", kSpec, errors);
 }
