@@ -68,19 +68,7 @@ void CsiNode(const Json& object, FieldErrors* errors) {
   for (const Json& driver : Items(Get(object, "spec"), "drivers")) {
     const Path at = drivers.Index(index++);
     const std::string name = Str(driver, "name");
-    std::string lower = name;
-    std::transform(lower.begin(), lower.end(), lower.begin(),
-                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-    if (name.empty()) {
-      errors->Required(at.Child("name"));
-    } else {
-      if (name.size() > 63) {
-        errors->TooLong(at.Child("name"), 63);
-      }
-      for (const std::string& problem : IsDns1123Subdomain(lower)) {
-        errors->Invalid(at.Child("name"), name, problem);
-      }
-    }
+    CsiDriverName(at.Child("name"), name, errors);
     const std::string id = Str(driver, "nodeID");
     if (id.empty()) {
       errors->Required(at.Child("nodeID"));

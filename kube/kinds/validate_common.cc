@@ -67,6 +67,22 @@ void OneOf(const Path& path, const std::string& value,
   errors->NotSupported(path, value, std::vector<std::string_view>(allowed));
 }
 
+void CsiDriverName(const Path& path, const std::string& name, FieldErrors* errors) {
+  constexpr std::size_t kMax = 63;
+  if (name.empty()) {
+    return errors->Required(path);
+  }
+  if (name.size() > kMax) {
+    errors->TooLong(path, static_cast<int>(kMax));
+  }
+  std::string lower = name;
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  for (const std::string& problem : IsDns1123Subdomain(lower)) {
+    errors->Invalid(path, name, problem);
+  }
+}
+
 void Choice(const Path& parent, const Json& object, std::string_view key,
             std::initializer_list<std::string_view> allowed, FieldErrors* errors) {
   const std::string value = Str(object, key);

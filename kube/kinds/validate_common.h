@@ -41,6 +41,8 @@ void OneOf(const Path& path, const std::string& value,
 // A member that may be absent but is one of `allowed` when it is there, so not empty.
 void Choice(const Path& parent, const Json& object, std::string_view key,
             std::initializer_list<std::string_view> allowed, FieldErrors* errors);
+// Of a volume driver or a device driver, in any case.
+void CsiDriverName(const Path& path, const std::string& name, FieldErrors* errors);
 // A label selector as Kubernetes shows it: matchLabels first.
 std::string ShownSelector(const Json& selector);
 // "field is immutable" when the member differs between two objects.
@@ -89,6 +91,10 @@ void PodTemplate(const Path& path, const Json& pod_template, FieldErrors* errors
 // spec.volumes of a pod, or the one source of an ephemeral one (validate_volume.cc).
 std::vector<std::string> Volumes(const Path& path, const Json& spec, const std::string& pod_name,
                                  FieldErrors* errors);
+// A source that pods and persistent volumes share (validate_old_volumes.cc); others are left alone.
+void SharedSource(const Path& parent, std::string_view kind, const Json& source,
+                  FieldErrors* errors);
+void Tolerations(const Path& path, const Json& spec, FieldErrors* errors);
 void ClaimSpec(const Path& path, const Json& spec, FieldErrors* errors);
 // Containers of any kind (validate_container.cc).
 void Containers(const Path& spec_path, const Json& spec, const std::vector<std::string>& volumes,

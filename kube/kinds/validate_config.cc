@@ -282,8 +282,10 @@ void LimitRange(const Json& object, FieldErrors* errors) {
   for (const Json& item : Items(Get(object, "spec"), "limits")) {
     const Path at = limits.Index(index++);
     const std::string type = Str(item, "type");
-    if (type != "Pod" && type != "Container" && type != "PersistentVolumeClaim" &&
-        type.find('/') == std::string::npos) {
+    const std::size_t before = errors->size();
+    Check(at.Child("type"), type, &IsQualifiedName, errors);
+    if (errors->size() == before && type != "Pod" && type != "Container" &&
+        type != "PersistentVolumeClaim" && type.find('/') == std::string::npos) {
       errors->Invalid(at.Child("type"), type, "must be a standard limit type or fully qualified");
     }
     if (!types.insert(type).second) {
@@ -397,6 +399,15 @@ void PriorityClassUpdate(const Json& object, const Json& old, FieldErrors* error
 
 void RuntimeClass(const Json& object, FieldErrors* errors) {
   CheckRequired(Path("handler"), Str(object, "handler"), &IsDns1123Label, errors);
+  if (const Json& fixed = Get(Get(object, "overhead"), "podFixed"); fixed.is_object()) {
+    const Path overhead("overhead");
+    Resources(overhead, {{"limits", fixed}}, errors);
+  }
+  const Json& scheduling = Get(object, "scheduling");
+  const Path path("scheduling");
+  Labels(path.Child("nodeSelector"), Get(scheduling, "nodeSelector"), errors);
+  const Path tolerations = path.Child("tolerations");
+  Tolerations(tolerations, scheduling, errors);
 }
 
 void RuntimeClassUpdate(const Json& object, const Json& old, FieldErrors* errors) {

@@ -17,7 +17,6 @@ constexpr std::size_t kListMax = 32;  // requests, constraints, configs, selecto
 constexpr std::size_t kFirstAvailableMax = 8;
 constexpr std::size_t kTaintsMax = 16;
 constexpr std::size_t kDevicesMax = 128;
-constexpr std::size_t kDriverMax = 63;
 constexpr std::size_t kExpressionMax = 10 * 1024;
 
 using ItemRule = std::function<void(const Path&, const Json&)>;
@@ -50,21 +49,6 @@ void Repeated(const Path& path, const Json& owner, const char* key, FieldErrors*
   }
 }
 
-void DriverName(const Path& path, const std::string& name, FieldErrors* errors) {
-  if (name.empty()) {
-    return errors->Required(path);
-  }
-  if (name.size() > kDriverMax) {
-    errors->TooLong(path, static_cast<int>(kDriverMax));
-  }
-  std::string lower = name;
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  for (const std::string& problem : IsDns1123Subdomain(lower)) {
-    errors->Invalid(path, name, problem);
-  }
-}
-
 void Identifier(const Path& path, const std::string& name, FieldErrors* errors) {
   constexpr std::size_t kMax = 32;
   if (name.size() > kMax) {
@@ -87,7 +71,7 @@ void QualifiedName(const Path& path, const std::string& name, FieldErrors* error
   if (slash == 0) {
     errors->Invalid(path, "", "the domain must not be empty");
   } else {
-    DriverName(path, name.substr(0, slash), errors);
+    CsiDriverName(path, name.substr(0, slash), errors);
   }
   if (slash + 1 == name.size()) {
     errors->Invalid(path, "", "the name must not be empty");
@@ -122,7 +106,7 @@ void Config(const Path& at, const Json& config, FieldErrors* errors) {
     errors->Required(opaque);
     return;
   }
-  DriverName(opaque.Child("driver"), Str(inside, "driver"), errors);
+  CsiDriverName(opaque.Child("driver"), Str(inside, "driver"), errors);
   const Path parameters = opaque.Child("parameters");
   if (!Has(inside, "parameters")) {
     errors->Required(parameters);
@@ -388,7 +372,7 @@ void DeviceClassUpdate(const Json& object, const Json&, FieldErrors* errors) {
 
 void ResourceSlice(const Json& object, FieldErrors* errors) {
   const Json& spec = Get(object, "spec");
-  DriverName(kSpec.Child("driver"), Str(spec, "driver"), errors);
+  CsiDriverName(kSpec.Child("driver"), Str(spec, "driver"), errors);
   Pool(spec, errors);
   SliceNodes(spec, errors);
   if (Has(spec, "sharedCounters") && Has(spec, "devices")) {

@@ -20,11 +20,12 @@ void Backend(const Path& path, const Json& backend, FieldErrors* errors) {
   if (resource.is_object() && service.is_object()) {
     errors->Invalid(path, "", "cannot set both resource and service backends");
   } else if (resource.is_object()) {
+    const Path at = path.Child("resource");
+    if (Has(resource, "apiGroup")) {
+      Check(at.Child("apiGroup"), Str(resource, "apiGroup"), &IsDns1123Subdomain, errors);
+    }
     for (const char* field : {"kind", "name"}) {
-      if (Str(resource, field).empty()) {
-        const Path at = path.Child("resource");
-        errors->Required(at.Child(field));
-      }
+      CheckRequired(at.Child(field), Str(resource, field), &IsPathSegmentName, errors);
     }
   } else if (service.is_object()) {
     const Path at = path.Child("service");
@@ -307,6 +308,9 @@ void Ingress(const Json& object, FieldErrors* errors) {
     std::size_t i = 0;
     for (const Json& host : Items(one, "hosts")) {
       Host(hosts.Index(i++), host.get<std::string>(), errors);
+    }
+    if (const std::string secret = Str(one, "secretName"); !secret.empty()) {
+      Check(at.Child("secretName"), secret, &IsDns1123Subdomain, errors);
     }
   }
   if (Has(spec, "ingressClassName")) {

@@ -8,46 +8,6 @@
 namespace sublet::kube::validate {
 namespace {
 
-void Tolerations(const Path& path, const Json& spec, FieldErrors* errors) {
-  std::size_t index = 0;
-  for (const Json& toleration : Items(spec, "tolerations")) {
-    const Path at = path.Index(index++);
-    const std::string key = Str(toleration, "key");
-    const std::string op = Str(toleration, "operator");
-    const std::string value = Str(toleration, "value");
-    const std::string effect = Str(toleration, "effect");
-    if (!key.empty()) {
-      Check(at.Child("key"), key, &IsQualifiedName, errors);
-    } else if (op != "Exists") {
-      errors->Invalid(at.Child("operator"), op,
-                      "operator must be Exists when `key` is empty, which means \"match all values "
-                      "and all keys\"");
-    }
-    if (Has(toleration, "tolerationSeconds") && effect != "NoExecute") {
-      errors->Invalid(at.Child("effect"), effect,
-                      "effect must be 'NoExecute' when `tolerationSeconds` is set");
-    }
-    if (op.empty() || op == "Equal") {
-      if (const Problems problems = IsLabelValue(value); !problems.empty()) {
-        errors->Invalid(at.Child("operator"), value, Join(problems, ";"));
-      }
-    } else if (op == "Exists") {
-      if (!value.empty()) {
-        errors->Invalid(at.Child("operator"), value,
-                        "value must be empty when `operator` is 'Exists'");
-      }
-    } else if (op == "Lt" || op == "Gt") {
-      errors->NotSupported(at.Child("operator"), op, {"Equal", "Exists", "Lt", "Gt"});
-    } else {
-      errors->NotSupported(at.Child("operator"), op, {"Equal", "Exists"});
-    }
-    if (!effect.empty()) {
-      OneOf(at.Child("effect"), effect, {"NoSchedule", "PreferNoSchedule", "NoExecute"}, true,
-            errors);
-    }
-  }
-}
-
 void NodeTerm(const Path& at, const Json& term, bool check_values, FieldErrors* errors) {
   const Path expressions = at.Child("matchExpressions");
   std::size_t index = 0;
@@ -462,6 +422,46 @@ void Names(const Path& path, const Json& spec, FieldErrors* errors) {
 }
 
 }  // namespace
+
+void Tolerations(const Path& path, const Json& spec, FieldErrors* errors) {
+  std::size_t index = 0;
+  for (const Json& toleration : Items(spec, "tolerations")) {
+    const Path at = path.Index(index++);
+    const std::string key = Str(toleration, "key");
+    const std::string op = Str(toleration, "operator");
+    const std::string value = Str(toleration, "value");
+    const std::string effect = Str(toleration, "effect");
+    if (!key.empty()) {
+      Check(at.Child("key"), key, &IsQualifiedName, errors);
+    } else if (op != "Exists") {
+      errors->Invalid(at.Child("operator"), op,
+                      "operator must be Exists when `key` is empty, which means \"match all values "
+                      "and all keys\"");
+    }
+    if (Has(toleration, "tolerationSeconds") && effect != "NoExecute") {
+      errors->Invalid(at.Child("effect"), effect,
+                      "effect must be 'NoExecute' when `tolerationSeconds` is set");
+    }
+    if (op.empty() || op == "Equal") {
+      if (const Problems problems = IsLabelValue(value); !problems.empty()) {
+        errors->Invalid(at.Child("operator"), value, Join(problems, ";"));
+      }
+    } else if (op == "Exists") {
+      if (!value.empty()) {
+        errors->Invalid(at.Child("operator"), value,
+                        "value must be empty when `operator` is 'Exists'");
+      }
+    } else if (op == "Lt" || op == "Gt") {
+      errors->NotSupported(at.Child("operator"), op, {"Equal", "Exists", "Lt", "Gt"});
+    } else {
+      errors->NotSupported(at.Child("operator"), op, {"Equal", "Exists"});
+    }
+    if (!effect.empty()) {
+      OneOf(at.Child("effect"), effect, {"NoSchedule", "PreferNoSchedule", "NoExecute"}, true,
+            errors);
+    }
+  }
+}
 
 void NodeSelector(const Path& path, const Json& selector, FieldErrors* errors) {
   const Path terms = path.Child("nodeSelectorTerms");

@@ -55,6 +55,27 @@ constexpr std::string_view kSources[] = {"hostPath",
                                          "storageos",
                                          "csi"};
 
+// The secrets that a driver is given; both parts of a name are needed.
+void SecretReferences(const Path& path, const Json& source, FieldErrors* errors) {
+  for (const char* key : {"controllerPublishSecretRef", "controllerExpandSecretRef",
+                          "nodePublishSecretRef", "nodeExpandSecretRef"}) {
+    const Json& secret = Get(source, key);
+    if (!secret.is_object()) {
+      continue;
+    }
+    const Path at = path.Child(key);
+    for (const char* part : {"name", "namespace"}) {
+      const std::string value = Str(secret, part);
+      const bool is_name = part == std::string_view("name");
+      if (value.empty()) {
+        errors->Required(at.Child(part));
+      } else {
+        Check(at.Child("name"), value, is_name ? &IsDns1123Subdomain : &IsDns1123Label, errors);
+      }
+    }
+  }
+}
+
 void VolumeSources(const Json& spec, FieldErrors* errors) {
   int kinds = 0;
   for (const std::string_view kind : kSources) {
@@ -72,20 +93,14 @@ void VolumeSources(const Json& spec, FieldErrors* errors) {
       } else {
         NoBacksteps(at.Child("path"), path, errors);
       }
-    } else if (kind == "nfs") {
-      for (const char* field : {"server", "path"}) {
-        if (Str(source, field).empty()) {
-          errors->Required(at.Child(field));
-        }
-      }
-      if (!Str(source, "path").empty() && !Str(source, "path").starts_with('/')) {
-        errors->Invalid(at.Child("path"), Str(source, "path"), "must be an absolute path");
-      }
     } else if (kind == "csi") {
-      CheckRequired(at.Child("driver"), Str(source, "driver"), &IsDns1123Subdomain, errors);
+      CsiDriverName(at.Child("driver"), Str(source, "driver"), errors);
       if (Str(source, "volumeHandle").empty()) {
         errors->Required(at.Child("volumeHandle"));
       }
+      SecretReferences(at, source, errors);
+    } else {
+      SharedSource(kSpec, kind, source, errors);
     }
   }
   if (kinds == 0) {
@@ -124,6 +139,26 @@ void Capacity(const Json& spec, FieldErrors* errors) {
   }
 }
 
+void DataSource(const Path& path, const Json& source, FieldErrors* errors) {
+  if (!source.is_object()) {
+    return;
+  }
+  const std::string kind = Str(source, "kind");
+  const std::string group = Str(source, "apiGroup");
+  if (Str(source, "name").empty()) {
+    errors->Required(path.Child("name"));
+  }
+  if (kind.empty()) {
+    errors->Required(path.Child("kind"));
+  }
+  if (group.empty() && kind != "PersistentVolumeClaim") {
+    errors->Invalid(path, kind,
+                    "must be 'PersistentVolumeClaim' when referencing the default apiGroup");
+  } else if (!group.empty()) {
+    Check(path.Child("apiGroup"), group, &IsDns1123Subdomain, errors);
+  }
+}
+
 }  // namespace
 
 void ClaimSpec(const Path& path, const Json& spec, FieldErrors* errors) {
@@ -146,6 +181,11 @@ void ClaimSpec(const Path& path, const Json& spec, FieldErrors* errors) {
     Check(path.Child("storageClassName"), name, &IsDns1123Subdomain, errors);
   }
   VolumeMode(path, spec, errors);
+  DataSource(path.Child("dataSource"), Get(spec, "dataSource"), errors);
+  DataSource(path.Child("dataSourceRef"), Get(spec, "dataSourceRef"), errors);
+  if (const std::string name = Str(spec, "volumeAttributesClassName"); !name.empty()) {
+    Check(path.Child("volumeAttributesClassName"), name, &IsDns1123Subdomain, errors);
+  }
 }
 
 void PersistentVolume(const Json& object, FieldErrors* errors) {

@@ -215,17 +215,17 @@ void Source(const Path& path, std::string_view kind, const Json& source, FieldEr
     if (Str(source, "claimName").empty()) {
       errors->Required(path.Child("claimName"));
     }
-  } else if (kind == "nfs") {
-    if (Str(source, "server").empty()) {
-      errors->Required(path.Child("server"));
-    }
-    if (Str(source, "path").empty()) {
-      errors->Required(path.Child("path"));
-    } else if (!Str(source, "path").starts_with('/')) {
-      errors->Invalid(path.Child("path"), Str(source, "path"), "must be an absolute path");
-    }
   } else if (kind == "csi") {
-    CheckRequired(path.Child("driver"), Str(source, "driver"), &IsDns1123Subdomain, errors);
+    CsiDriverName(path.Child("driver"), Str(source, "driver"), errors);
+    if (const Json& secret = Get(source, "nodePublishSecretRef"); secret.is_object()) {
+      const std::string name = Str(secret, "name");
+      const Path reference = path.Child("nodePublishSecretRef");
+      if (name.empty()) {
+        errors->Required(reference.Child("name"));
+      } else {
+        Check(path.Child("name"), name, &IsDns1123Subdomain, errors);
+      }
+    }
   } else if (kind == "ephemeral") {
     Ephemeral(path, source, errors);
   } else if (kind == "image") {
@@ -248,6 +248,7 @@ void VolumeSource(const Path& at, const Json& volume, FieldErrors* errors) {
     if (kinds++ > 0) {
       errors->Forbidden(here, "may not specify more than 1 volume type");
     } else {
+      SharedSource(at, kind, source, errors);
       Source(here, kind, source, errors);
     }
   }
