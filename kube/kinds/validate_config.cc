@@ -411,6 +411,7 @@ void RuntimeClass(const Json& object, FieldErrors* errors) {
 }
 
 void RuntimeClassUpdate(const Json& object, const Json& old, FieldErrors* errors) {
+  RuntimeClass(object, errors);
   if (!SameMember(object, old, "handler")) {
     errors->Invalid(Path("handler"), Get(object, "handler"), kImmutable);
   }

@@ -361,9 +361,14 @@ void IngressClass(const Json& object, FieldErrors* errors) {
     CheckRequired(path.Child(field), Str(parameters, field), &IsPathSegmentName, errors);
   }
   const std::string scope = Str(parameters, "scope");
-  OneOf(path.Child("scope"), scope, {"Cluster", "Namespace"}, true, errors);
-  if (scope == "Namespace" && Str(parameters, "namespace").empty()) {
+  Choice(path, parameters, "scope", {"Cluster", "Namespace"}, errors);
+  if (!Has(parameters, "scope")) {
+    errors->Required(path.Child("scope"));
+  }
+  if (scope == "Namespace" && !Has(parameters, "namespace")) {
     errors->Required(path.Child("namespace"), "`parameters.scope` is set to 'Namespace'");
+  } else if (scope == "Namespace") {
+    Check(path.Child("namespace"), Str(parameters, "namespace"), &IsDns1123Label, errors);
   } else if (scope == "Cluster" && Has(parameters, "namespace")) {
     errors->Forbidden(path.Child("namespace"), "`parameters.scope` is set to 'Cluster'");
   }

@@ -173,9 +173,8 @@ void Traffic(const Json& spec, const std::string& type, FieldErrors* errors) {
     errors->Required(path);
   }
   const std::int64_t health = FindInt(spec, {"healthCheckNodePort"});
-  if (health < 0) {
-    errors->Invalid(kSpec.Child("healthCheckNodePort"), health,
-                    "must be greater than or equal to 0");
+  if (health != 0) {
+    errors->InvalidEach(kSpec.Child("healthCheckNodePort"), health, IsPortNumber(health));
   }
   if (health > 0 && !(type == "LoadBalancer" && external == "Local")) {
     errors->Invalid(kSpec.Child("healthCheckNodePort"), health,

@@ -159,6 +159,43 @@ void DataSource(const Path& path, const Json& source, FieldErrors* errors) {
   }
 }
 
+// Terms name different keys, and different values under each; no two terms are the same.
+void AllowedTopologies(const Json& object, FieldErrors* errors) {
+  const Path path("allowedTopologies");
+  std::vector<Json> terms;
+  std::size_t index = 0;
+  for (const Json& term : Items(object, "allowedTopologies")) {
+    const Path at = path.Index(index++);
+    const Path expressions = at.Child("matchLabelExpressions");
+    Json keys = Json::object();
+    std::size_t i = 0;
+    for (const Json& one : Items(term, "matchLabelExpressions")) {
+      const Path here = expressions.Index(i++);
+      const Path values = here.Child("values");
+      const auto& items = Items(one, "values");
+      if (items.empty()) {
+        errors->Required(values);
+      }
+      std::set<std::string> seen;
+      for (std::size_t v = 0; v < items.size(); ++v) {
+        if (!seen.insert(items[v].get<std::string>()).second) {
+          errors->Duplicate(values.Index(v), items[v]);
+        }
+      }
+      const std::string key = Str(one, "key");
+      Check(here.Child("key"), key, &IsQualifiedName, errors);
+      if (keys.contains(key)) {
+        errors->Duplicate(here.Child("key"), key);
+      }
+      keys[key] = seen;
+    }
+    if (std::find(terms.begin(), terms.end(), keys) != terms.end()) {
+      errors->Duplicate(expressions, "");
+    }
+    terms.push_back(std::move(keys));
+  }
+}
+
 }  // namespace
 
 void ClaimSpec(const Path& path, const Json& spec, FieldErrors* errors) {
@@ -290,8 +327,13 @@ void StorageClass(const Json& object, FieldErrors* errors) {
     }
   }
   OneOf(Path("reclaimPolicy"), Str(object, "reclaimPolicy"), {"Delete", "Retain"}, false, errors);
-  OneOf(Path("volumeBindingMode"), Str(object, "volumeBindingMode"),
-        {"Immediate", "WaitForFirstConsumer"}, true, errors);
+  const std::string mode = Str(object, "volumeBindingMode");
+  if (!Has(object, "volumeBindingMode")) {
+    errors->Required(Path("volumeBindingMode"));
+  } else if (mode != "Immediate" && mode != "WaitForFirstConsumer") {
+    errors->NotSupported(Path("volumeBindingMode"), mode, {"Immediate", "WaitForFirstConsumer"});
+  }
+  AllowedTopologies(object, errors);
 }
 
 void StorageClassUpdate(const Json& object, const Json& old, FieldErrors* errors) {
