@@ -63,9 +63,6 @@ void MetricSpec(const Path& at, const Json& metric, FieldErrors* errors) {
   const std::string type = Str(metric, "type");
   if (type.empty()) {
     errors->Required(at.Child("type"), "must specify a metric source type");
-    errors->NotSupported(at.Child("type"), type,
-                         {"ContainerResource", "External", "Object", "Pods", "Resource"});
-    return;
   }
   std::string_view expected;
   for (const auto& [name, member] : kSources) {
