@@ -51,8 +51,8 @@ bool Allocator::Place(Statement& statement, const std::vector<NodeId>& nodes, co
   Quota asked{};
   for (TaskId id : tasks) {
     Add(asked, state.task(id).shape->quota, 1);
-    asked[kGpu] += state.task(id).dra_quota;
   }
+  asked[kGpu] += state.count_dra ? state.ClaimGpus(tasks) : 0;
   JobFailure failure;
   if (!session_.profile.kube && OverCapacity(job, asked, true, &failure)) {
     if (!simulate) {
@@ -169,7 +169,7 @@ void Allocator::ScoreNodes(const Task& task, const std::vector<NodeId>& nodes) {
   const Profile& profile = session_.profile;
   const Shape& shape = *task.shape;
   const bool gpu_task =
-      shape.gpus > 0 || task.dra > 0 || shape.shared || shape.request.gpu == GpuKind::kMig;
+      shape.gpus > 0 || state.Dra(task) > 0 || shape.shared || shape.request.gpu == GpuKind::kMig;
   const int dim = gpu_task ? kGpu : kCpu;
   const PlacementOrder order = gpu_task ? profile.gpu : profile.cpu;
   double least = std::numeric_limits<double>::max();
@@ -189,7 +189,8 @@ void Allocator::ScoreNodes(const Task& task, const std::vector<NodeId>& nodes) {
     const NodeHot& hot = state.hot[static_cast<std::size_t>(id)];
     // The cheap part of the check first: most nodes of a full cluster end here.
     if (shape.tracked[kCpu] > hot.idle[kCpu] + hot.releasing[kCpu] ||
-        (!shape.shared && shape.tracked[kGpu] + task.dra > hot.idle[kGpu] + hot.releasing[kGpu]) ||
+        (!shape.shared &&
+         shape.tracked[kGpu] + state.Dra(task) > hot.idle[kGpu] + hot.releasing[kGpu]) ||
         !FitsLater(state, task, id)) {
       continue;
     }
@@ -328,8 +329,8 @@ bool Allocator::PlaceOn(TaskId id, NodeId node) {
 // A pod whose fate depends on its shape alone: what failed on all nodes fails again while nothing
 // is freed.
 bool Allocator::Memoizable(const Task& task, const std::vector<NodeId>& nodes) const {
-  return task.claims.empty() && !task.shape->pod_constraints && task.nominated_node.empty() &&
-         !task.legacy_mig && session_.topology_scores.empty() &&
+  return task.claims.empty() && task.attachments.empty() && !task.shape->pod_constraints &&
+         task.nominated_node.empty() && !task.legacy_mig && session_.topology_scores.empty() &&
          session_.state.constrained_tasks == 0 && task.retry_at <= session_.now &&
          task.unschedulable_reason.empty() && nodes.size() == session_.state.NodesByName().size();
 }

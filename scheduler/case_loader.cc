@@ -119,8 +119,8 @@ std::map<std::string, ClaimSpec> LoadClaims(const Json& test) {
     ClaimSpec claim;
     claim.ns = Text(object, "namespace");
     claim.name = Text(object, "name");
-    claim.device_class = Text(object, "deviceClass");
-    claim.count = object.at("count").get<std::int64_t>();
+    claim.requests.push_back(
+        {"", Text(object, "deviceClass"), object.at("count").get<std::int64_t>(), false, {}});
     if (object.contains("labels") && object.at("labels").is_object()) {
       claim.queue_label = Text(object.at("labels"), "kai.scheduler/queue");
     }
@@ -289,9 +289,15 @@ void LoadCluster(const Json& test, const Profile& profile,
   }
   if (test.contains("dra") && test.at("dra").is_object()) {
     for (const Json& object : test.at("dra").at("slices")) {
-      engine->Apply(DeviceSlice{Text(object, "name"), Text(object, "driver"), Text(object, "pool"),
-                                Text(object, "node"),
-                                object.at("devices").get<std::vector<std::string>>()});
+      DeviceSlice slice;
+      slice.name = Text(object, "name");
+      slice.driver = Text(object, "driver");
+      slice.pool = Text(object, "pool");
+      slice.node = Text(object, "node");
+      for (const Json& device : object.at("devices")) {
+        slice.devices.push_back({device.get<std::string>(), {}, {}, true});
+      }
+      engine->Apply(slice);
     }
   }
   for (const auto& [key, claim] : claims) {

@@ -234,8 +234,7 @@ Request RequestFromJson(const Json& pod) {
 
 namespace {
 
-PodAffinityTerm AffinityTerm(const Json& object, const std::string& ns, const Labels& labels,
-                             const PodLookups& lookups) {
+PodAffinityTerm AffinityTerm(const Json& object, const std::string& ns, const Labels& labels) {
   PodAffinityTerm term;
   term.topology_key = Text(object, {"topologyKey"});
   term.selector = SelectorFromJson(Find(object, {"labelSelector"}), &term.selects_nothing);
@@ -251,20 +250,19 @@ PodAffinityTerm AffinityTerm(const Json& object, const std::string& ns, const La
   }
   term.namespaces = Strings(Array(object, {"namespaces"}));
   bool absent = false;
-  const Selector by_label = SelectorFromJson(Find(object, {"namespaceSelector"}), &absent);
+  Selector by_label = SelectorFromJson(Find(object, {"namespaceSelector"}), &absent);
   if (!absent && by_label.empty()) {
     term.all_namespaces = true;
-  } else if (!absent && lookups.namespaces) {
-    const std::vector<std::string> found = lookups.namespaces(by_label);
-    term.namespaces.insert(term.namespaces.end(), found.begin(), found.end());
+  } else if (!absent) {
+    term.selects_namespaces = true;
+    term.namespace_selector = std::move(by_label);
   } else if (absent && term.namespaces.empty()) {
     term.namespaces = {ns};
   }
   return term;
 }
 
-void ReadAffinity(const Json& pod, const std::string& ns, const Labels& labels,
-                  const PodLookups& lookups, Constraints* out) {
+void ReadAffinity(const Json& pod, const std::string& ns, const Labels& labels, Constraints* out) {
   const Json* affinity = Find(pod, {"spec", "affinity"});
   if (affinity == nullptr) {
     return;
@@ -286,14 +284,14 @@ void ReadAffinity(const Json& pod, const std::string& ns, const Labels& labels,
   const auto required = [&](const char* kind, std::vector<PodAffinityTerm>* to) {
     for (const Json& item :
          Array(*affinity, {kind, "requiredDuringSchedulingIgnoredDuringExecution"})) {
-      to->push_back(AffinityTerm(item, ns, labels, lookups));
+      to->push_back(AffinityTerm(item, ns, labels));
     }
   };
   const auto preferred = [&](const char* kind, std::vector<PodAffinityTerm>* to) {
     for (const Json& item :
          Array(*affinity, {kind, "preferredDuringSchedulingIgnoredDuringExecution"})) {
       if (const Json* term = Find(item, {"podAffinityTerm"})) {
-        to->push_back(AffinityTerm(*term, ns, labels, lookups));
+        to->push_back(AffinityTerm(*term, ns, labels));
         to->back().weight = static_cast<int>(FindInt(item, {"weight"}));
       }
     }
@@ -416,15 +414,20 @@ PodSpec PodFromJson(const Json& pod, const PodLookups& lookups) {
       }
     }
   }
-  ReadAffinity(pod, out.ns, out.labels, lookups, &constraints);
+  ReadAffinity(pod, out.ns, out.labels, &constraints);
   ReadSpread(pod, out.labels, &constraints);
   ResolveVolumes(VolumesOf(pod), lookups, &out);
   for (const Json& claim : Array(pod, {"spec", "resourceClaims"})) {
     std::string name = Text(claim, {"resourceClaimName"});
+    bool needs_none = false;
     for (const Json& made : Array(pod, {"status", "resourceClaimStatuses"})) {
       if (name.empty() && FindString(made, {"name"}) == FindString(claim, {"name"})) {
         name = Text(made, {"resourceClaimName"});
+        needs_none = name.empty();
       }
+    }
+    if (needs_none) {
+      continue;
     }
     if (name.empty()) {
       out.unschedulable_reason =

@@ -16,6 +16,10 @@ using kube::FindString;
 using kube::Json;
 using namespace internal;
 
+NamespaceSpec NamespaceFromJson(const Json& space) {
+  return {std::string(kube::NameOf(space)), LabelMap(kube::LabelsOf(space))};
+}
+
 NodeSpec NodeFromJson(const Json& node) {
   NodeSpec out;
   out.name = std::string(kube::NameOf(node));
@@ -174,48 +178,6 @@ TopologySpec TopologyFromJson(const Json& topology) {
   out.name = std::string(kube::NameOf(topology));
   for (const Json& level : Array(topology, {"spec", "levels"})) {
     out.levels.push_back(Text(level, {"nodeLabel"}));
-  }
-  return out;
-}
-
-ClaimSpec ClaimFromJson(const Json& claim) {
-  ClaimSpec out;
-  out.ns = std::string(kube::NamespaceOf(claim));
-  out.name = std::string(kube::NameOf(claim));
-  out.queue_label = std::string(kube::LabelOf(claim, "kai.scheduler/queue"));
-  out.count = 0;
-  for (const Json& request : Array(claim, {"spec", "devices", "requests"})) {
-    const Json* exactly = Find(request, {"exactly"});
-    const Json& wanted = exactly != nullptr ? *exactly : request;
-    out.device_class = Text(wanted, {"deviceClassName"});
-    out.all = FindString(wanted, {"allocationMode"}) == "All";
-    out.count += FindInt(wanted, {"count"}, 1);
-  }
-  for (const Json& device : Array(claim, {"status", "allocation", "devices", "results"})) {
-    out.allocated.push_back(
-        {Text(device, {"driver"}), Text(device, {"pool"}), Text(device, {"device"})});
-  }
-  for (const Json& consumer : Array(claim, {"status", "reservedFor"})) {
-    if (FindString(consumer, {"resource"}) == "pods") {
-      out.reserved_for.push_back(Text(consumer, {"uid"}));
-    } else {
-      ++out.reserved_for_others;
-    }
-  }
-  for (const kube::OwnerReference& owner : kube::OwnersOf(claim)) {
-    out.from_template = out.from_template || owner.kind == "Pod";
-  }
-  return out;
-}
-
-DeviceSlice SliceFromJson(const Json& slice) {
-  DeviceSlice out;
-  out.name = std::string(kube::NameOf(slice));
-  out.driver = Text(slice, {"spec", "driver"});
-  out.pool = Text(slice, {"spec", "pool", "name"});
-  out.node = Text(slice, {"spec", "nodeName"});
-  for (const Json& device : Array(slice, {"spec", "devices"})) {
-    out.devices.push_back(Text(device, {"name"}));
   }
   return out;
 }

@@ -55,7 +55,7 @@ bool Mounted(const Json& pod, const std::string& volume) {
 }
 
 std::string ClaimReason(const std::string& name, const VolumeClaimFacts& claim,
-                        const std::optional<StorageClassFacts>& storage) {
+                        const std::optional<StorageClassFacts>& storage, bool classes_known) {
   if (claim.deleting) {
     return "persistentvolumeclaim \"" + name + "\" is being deleted";
   }
@@ -63,7 +63,7 @@ std::string ClaimReason(const std::string& name, const VolumeClaimFacts& claim,
     return "persistentvolumeclaim \"" + name + "\" bound to non-existent persistentvolume \"" +
            claim.volume + "\"";
   }
-  return claim.volume.empty() && storage && !storage->waits
+  return claim.volume.empty() && (storage ? !storage->waits : classes_known)
              ? "pod has unbound immediate PersistentVolumeClaims"
              : "";
 }
@@ -100,6 +100,48 @@ VolumeRefs VolumesOf(const Json& pod) {
   return refs;
 }
 
+namespace {
+
+void ResolveClaim(const std::string& name, const PodLookups& lookups, PodSpec* pod) {
+  const bool placed = !pod->node.empty();
+  const auto claim = lookups.volume_claim(pod->ns, name);
+  if (!claim) {
+    if (!placed) {
+      pod->unschedulable_reason = "persistentvolumeclaim \"" + name + "\" not found";
+    }
+    return;
+  }
+  const auto storage =
+      lookups.storage_class ? lookups.storage_class(claim->storage_class) : std::nullopt;
+  const bool classes_known = lookups.storage_class && lookups.classes_known;
+  if (std::string reason = ClaimReason(name, *claim, storage, classes_known);
+      !placed && !reason.empty()) {
+    pod->unschedulable_reason = std::move(reason);
+    return;
+  }
+  if (claim->volume.empty()) {
+    if (!placed && storage && !storage->topologies.empty()) {
+      pod->constraints.volumes.push_back(storage->topologies);
+    }
+    if (storage && !storage->provisioner.empty()) {
+      pod->attachments.emplace_back(storage->provisioner, claim->uid);
+    }
+    return;
+  }
+  const auto volume = lookups.volume ? lookups.volume(claim->volume) : std::nullopt;
+  if (!volume) {
+    return;
+  }
+  if (!placed && !volume->terms.empty()) {
+    pod->constraints.volumes.push_back(volume->terms);
+  }
+  if (!volume->driver.empty()) {
+    pod->attachments.emplace_back(volume->driver, volume->handle);
+  }
+}
+
+}  // namespace
+
 void ResolveVolumes(const VolumeRefs& refs, const PodLookups& lookups, PodSpec* pod) {
   std::string missing;
   for (const std::string& name : refs.config_maps) {
@@ -110,39 +152,26 @@ void ResolveVolumes(const VolumeRefs& refs, const PodLookups& lookups, PodSpec* 
   if (!missing.empty()) {
     pod->unschedulable_reason = "Missing required configmaps: [" + missing + "]";
   }
-  for (const std::string& name : refs.claims) {
-    if (!lookups.volume_claim) {
-      return;
-    }
-    const auto claim = lookups.volume_claim(pod->ns, name);
-    if (!claim) {
-      pod->unschedulable_reason = "persistentvolumeclaim \"" + name + "\" not found";
-      continue;
-    }
-    const auto storage =
-        lookups.storage_class ? lookups.storage_class(claim->storage_class) : std::nullopt;
-    if (std::string reason = ClaimReason(name, *claim, storage); !reason.empty()) {
-      pod->unschedulable_reason = std::move(reason);
-      continue;
-    }
-    if (!claim->volume.empty()) {
-      const auto terms = lookups.volume ? lookups.volume(claim->volume) : std::nullopt;
-      if (terms && !terms->empty()) {
-        pod->constraints.volumes.push_back(*terms);
-      }
-    } else if (storage && !storage->topologies.empty()) {
-      pod->constraints.volumes.push_back(storage->topologies);
-    }
+  if (!lookups.volume_claim) {
+    return;
   }
+  for (const std::string& name : refs.claims) {
+    ResolveClaim(name, lookups, pod);
+  }
+  std::sort(pod->attachments.begin(), pod->attachments.end());
+  pod->attachments.erase(std::unique(pod->attachments.begin(), pod->attachments.end()),
+                         pod->attachments.end());
 }
 
 VolumeClaimFacts VolumeClaimFromJson(const Json& claim) {
   return {kube::IsDeleting(claim), FindString(claim, {"status", "phase"}) == "Lost",
-          Text(claim, {"spec", "volumeName"}), Text(claim, {"spec", "storageClassName"})};
+          Text(claim, {"spec", "volumeName"}), Text(claim, {"spec", "storageClassName"}),
+          std::string(kube::UidOf(claim))};
 }
 
 StorageClassFacts StorageClassFromJson(const Json& storage_class) {
   StorageClassFacts out;
+  out.provisioner = Text(storage_class, {"provisioner"});
   out.waits =
       FindString(storage_class, {"volumeBindingMode"}, "Immediate") == "WaitForFirstConsumer";
   for (const Json& topology : Array(storage_class, {"allowedTopologies"})) {
@@ -156,11 +185,23 @@ StorageClassFacts StorageClassFromJson(const Json& storage_class) {
   return out;
 }
 
-std::vector<NodeTerm> VolumeTermsFromJson(const Json& volume) {
-  std::vector<NodeTerm> out;
+VolumeFacts VolumeFromJson(const Json& volume) {
+  VolumeFacts out;
   for (const Json& term :
        Array(volume, {"spec", "nodeAffinity", "required", "nodeSelectorTerms"})) {
-    out.push_back(NodeTermFrom(term));
+    out.terms.push_back(NodeTermFrom(term));
+  }
+  out.driver = Text(volume, {"spec", "csi", "driver"});
+  out.handle = Text(volume, {"spec", "csi", "volumeHandle"});
+  return out;
+}
+
+std::map<std::string, std::int64_t> VolumeLimitsFromJson(const Json& csi_node) {
+  std::map<std::string, std::int64_t> out;
+  for (const Json& driver : Array(csi_node, {"spec", "drivers"})) {
+    if (Find(driver, {"allocatable", "count"}) != nullptr) {
+      out[Text(driver, {"name"})] = kube::FindInt(driver, {"allocatable", "count"});
+    }
   }
   return out;
 }

@@ -124,6 +124,7 @@ void Engine::Apply(const TopologySpec& topology) { state_.UpsertTopology(topolog
 void Engine::Apply(const ClaimSpec& claim) { state_.UpsertClaim(claim); }
 void Engine::Apply(const DeviceSlice& slice) { state_.UpsertSlice(slice); }
 void Engine::Apply(const DisruptionBudget& budget) { state_.UpsertBudget(budget); }
+void Engine::Apply(const NamespaceSpec& space) { state_.UpsertNamespace(space); }
 void Engine::Apply(const Snapshot& snapshot) {
   const auto each = [this](const auto& list) {
     for (const auto& item : list) {
@@ -136,6 +137,7 @@ void Engine::Apply(const Snapshot& snapshot) {
   each(snapshot.slices);
   each(snapshot.claims);
   each(snapshot.budgets);
+  each(snapshot.namespaces);
   each(snapshot.groups);
   each(snapshot.pods);
 }
@@ -147,6 +149,7 @@ void Engine::DeleteTopology(const std::string& name) { state_.DeleteTopology(nam
 void Engine::DeleteClaim(const std::string& key) { state_.DeleteClaim(key); }
 void Engine::DeleteSlice(const std::string& name) { state_.DeleteSlice(name); }
 void Engine::DeleteBudget(const std::string& key) { state_.DeleteBudget(key); }
+void Engine::DeleteNamespace(const std::string& name) { state_.DeleteNamespace(name); }
 
 void Engine::BeginCycle(Millis now) {
   // Promises are made again every cycle, on what is free by then.
@@ -193,20 +196,47 @@ CycleResult Engine::RunOnly(Millis now, const std::vector<Action>& actions) {
   return result;
 }
 
+void Engine::RunMeasured(Action action, Session& session, ActionStats* stats) {
+  const std::int64_t begun = Stopwatch();
+  const std::size_t decided = session.decisions.size();
+  const std::size_t failed = session.failed.size();
+  const std::int64_t simulated = session.simulated;
+  const std::int64_t filtered = session.filtered;
+  const bool was_out = session.out_of_steps;
+  if (session.profile.kube && action == Action::kPreempt) {
+    RunKubePreempt(session);
+  } else {
+    RunAction(action, session, *topologies_);
+  }
+  std::set<JobId> placed;
+  for (std::size_t i = decided; i < session.decisions.size(); ++i) {
+    if (session.decisions[i].kind != Decision::Kind::kEvict || action == Action::kStaleGang) {
+      placed.insert(state_.task(session.decisions[i].task).job);
+    }
+  }
+  stats->scheduled += static_cast<std::int64_t>(placed.size());
+  stats->considered += static_cast<std::int64_t>(placed.size() + session.failed.size() - failed);
+  stats->simulated += session.simulated - simulated;
+  stats->filtered += session.filtered - filtered;
+  stats->exhausted += session.out_of_steps && !was_out ? 1 : 0;
+  stats->micros += Stopwatch() - begun;
+}
+
 void Engine::RunProfile(int index, const std::vector<Action>& actions, Millis now,
                         CycleResult* result) {
   const Profile& profile = profiles_[static_cast<std::size_t>(index)];
+  const std::int64_t begun = Stopwatch();
   state_.RefreshShares(profile.k);
+  const std::int64_t shared = Stopwatch();
   Session session(state_, profile, index, now);
   session.steps_left = profile.search_steps;
   const std::set<JobId> was_stale = state_.marked_stale;
+  result->shares_micros += shared - begun;
+  result->open_micros += Stopwatch() - begun;
   for (Action action : actions) {
-    if (profile.kube && action == Action::kPreempt) {
-      RunKubePreempt(session);
-    } else {
-      RunAction(action, session, *topologies_);
-    }
+    RunMeasured(action, session, &result->actions[static_cast<std::size_t>(action)]);
   }
+  const std::int64_t ended = Stopwatch();
   for (const auto& [id, action] : session.failed) {
     Job& job = state_.job(id);
     if (job.tried == nullptr) {
@@ -235,6 +265,7 @@ void Engine::RunProfile(int index, const std::vector<Action>& actions, Millis no
     }
   }
   result->earliest = std::min(result->earliest, session.earliest);
+  result->close_micros += Stopwatch() - ended;
   result->more = result->more || session.out_of_steps;
   result->steps += profile.search_steps - session.steps_left;
   std::move(session.decisions.begin(), session.decisions.end(),

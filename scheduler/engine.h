@@ -15,6 +15,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -41,6 +42,14 @@ struct GroupVerdict {
   std::vector<Pod> pods;  // of the batch that was tried
 };
 
+// What an action did in one cycle, for metrics. The time is 0 without a stopwatch.
+struct ActionStats {
+  std::int64_t micros = 0;
+  std::int64_t considered = 0, scheduled = 0;  // pod groups
+  std::int64_t simulated = 0, filtered = 0;    // scenarios of the victim search
+  std::int64_t exhausted = 0;                  // searches cut off for want of steps
+};
+
 struct CycleResult {
   std::vector<Decision> decisions;  // in the order in which they were made
   std::vector<GroupVerdict> verdicts;
@@ -50,6 +59,8 @@ struct CycleResult {
   Millis earliest = kNever;               // when time alone may change the answer
   bool more = false;                      // the victim search ran out of steps: Run again soon
   std::int64_t steps = 0;                 // of the victim search, for metrics
+  std::array<ActionStats, kActions> actions{};  // by Action, over all profiles
+  std::int64_t open_micros = 0, shares_micros = 0, close_micros = 0;
 };
 
 struct QueueView {
@@ -93,6 +104,7 @@ struct Snapshot {
   std::vector<ClaimSpec> claims;
   std::vector<DeviceSlice> slices;
   std::vector<DisruptionBudget> budgets;
+  std::vector<NamespaceSpec> namespaces;
 };
 
 class Engine {
@@ -109,6 +121,7 @@ class Engine {
   void Apply(const ClaimSpec& claim);
   void Apply(const DeviceSlice& slice);
   void Apply(const DisruptionBudget& budget);
+  void Apply(const NamespaceSpec& space);
   void Apply(const Snapshot& snapshot);
   void DeleteNode(const std::string& name);
   void DeleteQueue(const std::string& name);
@@ -118,6 +131,10 @@ class Engine {
   void DeleteClaim(const std::string& key);
   void DeleteSlice(const std::string& name);
   void DeleteBudget(const std::string& key);
+  void DeleteNamespace(const std::string& name);
+
+  // A monotonic clock in microseconds, for CycleResult's times only: nothing is decided by it.
+  void MeasureWith(std::function<std::int64_t()> stopwatch) { stopwatch_ = std::move(stopwatch); }
 
   // Runs all actions of all profiles.
   CycleResult Run(Millis now);
@@ -154,11 +171,14 @@ class Engine {
 
  private:
   void BeginCycle(Millis now);
+  std::int64_t Stopwatch() const { return stopwatch_ ? stopwatch_() : 0; }
+  void RunMeasured(Action action, Session& session, ActionStats* stats);
   void RunProfile(int index, const std::vector<Action>& actions, Millis now, CycleResult* result);
   void CollectVerdicts(Session& session, CycleResult* result);
   QueueView ViewOf(QueueId id) const;
 
   std::vector<Profile> profiles_;
+  std::function<std::int64_t()> stopwatch_;
   State state_;
   std::unique_ptr<TopologyCache> topologies_;
   std::vector<AttemptNote> notes_;

@@ -315,7 +315,7 @@ bool EnoughInCluster(const State& state, const JobView& view) {
   }
   for (TaskId id : Batch(state, view, true)) {
     const Shape& shape = *state.task(id).shape;
-    gpus -= shape.gpus + state.task(id).dra + shape.mig_slices * kDevice;
+    gpus -= shape.gpus + state.Dra(state.task(id)) + shape.mig_slices * kDevice;
     memory -= shape.request.gpu_memory_mib + shape.mig_memory;
   }
   return gpus >= 0 && memory >= 0;
@@ -432,10 +432,11 @@ void RunPreempt(Session& session, TopologyCache& topologies) {
     const std::shared_ptr<JobView> view = order->Pop();
     const Job& job = state.job(view->job);
     Quota asked{};
-    for (TaskId id : Batch(state, *view, true)) {
+    const std::vector<TaskId> batch = Batch(state, *view, true);
+    for (TaskId id : batch) {
       Add(asked, state.task(id).shape->quota, 1);
-      asked[kGpu] += state.task(id).dra_quota;
     }
+    asked[kGpu] += state.count_dra ? state.ClaimGpus(batch) : 0;
     JobFailure failure;
     if (allocator.OverCapacity(job, asked, false, &failure)) {
       Note(session, view->job, Action::kPreempt, failure.message, {});

@@ -60,6 +60,7 @@ PodSpec PodOf(const State& state, const Task& task) {
   spec.constraints = task.shape->constraints;
   spec.labels = *task.labels;
   spec.claims = task.claims;
+  spec.attachments = task.attachments;
   spec.task_priority = task.order_priority;
   spec.role_rank = task.role_rank;
   spec.priority = task.priority;
@@ -121,6 +122,7 @@ Snapshot Engine::Export() const {
   values(state_.claims, &out.claims);
   values(state_.slices, &out.slices);
   values(state_.budgets, &out.budgets);
+  values(state_.namespaces, &out.namespaces);
   return out;
 }
 

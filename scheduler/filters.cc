@@ -30,7 +30,7 @@ bool FitsAmounts(const State& state, const Task& task, NodeId id, bool later) {
       shape.tracked[kPods] > free(kPods)) {
     return false;
   }
-  if (!shape.shared && shape.tracked[kGpu] + task.dra > free(kGpu)) {
+  if (!shape.shared && shape.tracked[kGpu] + state.Dra(task) > free(kGpu)) {
     return false;
   }
   const Node& node = state.nodes[static_cast<std::size_t>(id)];
@@ -56,7 +56,7 @@ bool FitsAmounts(const State& state, const Task& task, NodeId id, bool later) {
 }  // namespace
 
 bool FitsNow(const State& state, const Task& task, NodeId node) {
-  return (task.shape->best_effort && task.dra == 0) || FitsAmounts(state, task, node, false);
+  return (task.shape->best_effort && state.Dra(task) == 0) || FitsAmounts(state, task, node, false);
 }
 bool FitsLater(const State& state, const Task& task, NodeId node) {
   return FitsAmounts(state, task, node, true);
@@ -164,13 +164,13 @@ std::string CapacityReason(Session& session, const Task& task, const Node& node)
   return reason;
 }
 
-std::string MigReason(const Task& task, const Node& node) {
+std::string MigReason(const State& state, const Task& task, const Node& node) {
   const Shape& shape = *task.shape;
   if (task.legacy_mig) {
     return "Legacy MIG jobs cannot be scheduled on node " + node.spec.name;
   }
   const bool mig_request = shape.request.gpu == GpuKind::kMig;
-  if (shape.gpus == 0 && task.dra == 0 && !shape.shared && !mig_request) {
+  if (shape.gpus == 0 && state.Dra(task) == 0 && !shape.shared && !mig_request) {
     return "";
   }
   if (shape.gpus > 0 && node.spec.dra_gpus > 0) {
@@ -247,7 +247,7 @@ std::string Filter(Session& session, const Task& task, NodeId id) {
       return reason;
     }
   }
-  if (std::string reason = MigReason(task, node); !reason.empty()) {
+  if (std::string reason = MigReason(state, task, node); !reason.empty()) {
     return reason;
   }
   if (shape.request.gpu == GpuKind::kMemory && !node.gpu_memory_synced) {
@@ -298,7 +298,8 @@ std::string PreFilter(Session& session, const Task& task) {
   if (!task.claims.empty()) {
     const std::string& queue =
         task.job == kNone ? task.name : session.state.job(task.job).queue_name;
-    if (std::string reason = CheckClaims(session.state, task, queue); !reason.empty()) {
+    if (std::string reason = CheckClaims(session.state, task, queue, session.profile.kube);
+        !reason.empty()) {
       return reason;
     }
   }

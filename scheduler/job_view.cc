@@ -226,10 +226,11 @@ Quota BatchRequest(const State& state, const JobView& view) {
     return job.batch_request;
   }
   Quota sum{};
-  for (TaskId id : ComputeBatch(state, view, true)) {
+  const std::vector<TaskId> batch = ComputeBatch(state, view, true);
+  sum[kGpu] += state.count_dra ? state.ClaimGpus(batch) : 0;
+  for (TaskId id : batch) {
     const Task& task = state.task(id);
     Add(sum, task.shape->quota, 1);
-    sum[kGpu] += task.dra_quota;
     if (task.shape->request.gpu == GpuKind::kMemory) {
       sum[kGpu] += task.shape->request.gpu_count * task.shape->request.gpu_memory_mib * kDevice /
                    state.MinGpuMemory();

@@ -155,6 +155,7 @@ void RunKubePreempt(Session& session) {
     std::map<std::string, int> reasons;
     for (NodeId node : state.NodesByName()) {
       --session.steps_left;
+      ++session.simulated;
       std::optional<Plan> plan = task.never_preempts ? std::nullopt : PlanFor(session, id, node);
       if (plan.has_value() && (!best.has_value() || plan->Key(state) < best->Key(state))) {
         best = std::move(plan);

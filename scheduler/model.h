@@ -7,6 +7,8 @@
 
 #include <compare>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -62,8 +64,10 @@ struct PodAffinityTerm {
   std::string topology_key;
   Selector selector;
   bool selects_nothing = false;         // labelSelector absent: the term matches no pod
-  std::vector<std::string> namespaces;  // resolved; never empty unless all_namespaces
+  std::vector<std::string> namespaces;  // by name
   bool all_namespaces = false;
+  bool selects_namespaces = false;  // also those whose labels match `namespace_selector`
+  Selector namespace_selector;
   int weight = 0;  // preferred terms only
   auto operator<=>(const PodAffinityTerm&) const = default;
 };
@@ -152,7 +156,9 @@ struct PodSpec {
   Request request;
   Constraints constraints;
   Labels labels;
-  std::vector<std::string> claims;   // DRA claim names in `ns`
+  std::vector<std::string> claims;  // DRA claim names in `ns`
+  // CSI volumes that a node must attach for it: driver and what tells volumes apart. Sorted, unique.
+  std::vector<std::pair<std::string, std::string>> attachments;
   std::optional<int> task_priority;  // label kai.scheduler/task-priority
   int role_rank = 0;                 // 0 master, launcher, head; 1 others. Lower first
   int priority = 0;                  // pod priority; `default` profile
@@ -187,6 +193,7 @@ struct NodeSpec {
   std::int64_t dra_gpus = 0;
   std::vector<std::pair<std::string, std::int64_t>> scalars;
   std::vector<GpuDevice> devices;  // from GpuNode; empty = devices are counted only
+  std::map<std::string, std::int64_t> volume_limits;  // by CSI driver, from CSINode
 };
 
 struct QueueQuota {  // of one resource
@@ -243,26 +250,65 @@ struct TopologySpec {
   std::vector<std::string> levels;  // node label keys, coarse to fine
 };
 
+struct NamespaceSpec {
+  std::string name;
+  Labels labels;
+};
+
+struct DeviceAttribute {
+  enum class Kind : std::uint8_t { kText, kNumber, kBool, kVersion };
+  Kind kind = Kind::kText;
+  std::string text;         // kText, kVersion
+  std::int64_t number = 0;  // kNumber, kBool
+};
+struct SliceDevice {
+  std::string name;
+  std::map<std::string, DeviceAttribute> attributes;  // by "domain/name"
+  std::map<std::string, std::string> capacity;        // quantities, by "domain/name"
+  bool usable = true;  // false: tainted, or partitioned in a way that is not understood
+};
 struct DeviceSlice {
-  std::string name, driver, pool, node;
-  std::vector<std::string> devices;
+  std::string name, driver, pool;
+  std::string node;             // "" = `nodes`
+  std::vector<NodeTerm> nodes;  // any of them; empty = every node
+  std::vector<SliceDevice> devices;
+  std::int64_t generation = 0;  // only the newest of a pool counts
+  std::int64_t pool_slices =
+      0;  // how many slices the pool has; 0 = not said. Fewer: not usable yet
 };
 struct ClaimDevice {
   std::string driver, pool, device;
   auto operator<=>(const ClaimDevice&) const = default;
 };
-struct ClaimSpec {
-  std::string ns, name;
-  std::string queue_label;
+class DeviceSelector;
+struct ClaimRequest {
+  std::string name;
   std::string device_class;
   std::int64_t count = 1;
   bool all = false;  // AllocationMode All
+  // The class's and the request's own; all must hold.
+  std::vector<std::shared_ptr<const DeviceSelector>> selectors;
+};
+struct ClaimSpec {
+  std::string ns, name, uid;
+  std::string queue_label;
+  std::vector<ClaimRequest> requests;
+  std::string problem;  // "" or why it cannot be allocated at all
+  bool deleting = false;
   bool from_template = false;
+  std::string owner_uid;  // of the pod that it was made for
   std::vector<ClaimDevice> allocated;
+  std::vector<std::string> allocated_for;  // the request of each allocated device
+  // Where what the API says is allocated can be reached; absent: where the slices say.
+  std::optional<std::vector<NodeTerm>> allocated_on;
   std::vector<std::string> reserved_for;  // pod uids
   int reserved_for_others = 0;
+  // The engine's: uid of the pod that is charged for a claim which several pods may share.
+  std::string payer;
   std::string Key() const { return ns + "/" + name; }
 };
+// KAI counts the devices of a class as GPUs when its name says so.
+bool NamesGpu(const std::string& device_class);
 
 struct DisruptionBudget {
   std::string ns, name;

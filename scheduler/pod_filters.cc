@@ -10,10 +10,20 @@ namespace sublet::scheduler {
 
 namespace {
 
-bool TermSelects(const PodAffinityTerm& term, const Task& pod) {
-  return !term.selects_nothing &&
-         (term.all_namespaces || std::find(term.namespaces.begin(), term.namespaces.end(),
-                                           pod.ns) != term.namespaces.end()) &&
+bool InNamespaces(const State& state, const PodAffinityTerm& term, const std::string& ns) {
+  if (term.all_namespaces ||
+      std::find(term.namespaces.begin(), term.namespaces.end(), ns) != term.namespaces.end()) {
+    return true;
+  }
+  if (!term.selects_namespaces) {
+    return false;
+  }
+  const auto it = state.namespaces.find(ns);
+  return it != state.namespaces.end() && Matches(term.namespace_selector, it->second.labels);
+}
+
+bool TermSelects(const State& state, const PodAffinityTerm& term, const Task& pod) {
+  return !term.selects_nothing && InNamespaces(state, term, pod.ns) &&
          Matches(term.selector, *pod.labels);
 }
 
@@ -85,14 +95,14 @@ std::string AffinityReason(const State& state, const Task& task, TaskId self, No
   const NodeSpec& node = state.nodes[static_cast<std::size_t>(id)].spec;
   for (const PodAffinityTerm& term : own.affinity) {
     const std::string* value = FindLabel(node.labels, term.topology_key);
-    const auto selects = [&](const Task& pod) { return TermSelects(term, pod); };
+    const auto selects = [&](const Task& pod) { return TermSelects(state, term, pod); };
     bool holds =
         value != nullptr && AnyPodInDomain(state, term.topology_key, *value, self, selects);
     // The first pod of a set that wants to be near itself may go anywhere.
-    if (!holds && value != nullptr && TermSelects(term, task) &&
+    if (!holds && value != nullptr && TermSelects(state, term, task) &&
         !AnyPodAnywhere(state, self, [&](const Task& pod) {
           return std::all_of(own.affinity.begin(), own.affinity.end(),
-                             [&](const auto& each) { return TermSelects(each, pod); });
+                             [&](const auto& each) { return TermSelects(state, each, pod); });
         })) {
       holds = true;
     }
@@ -104,7 +114,7 @@ std::string AffinityReason(const State& state, const Task& task, TaskId self, No
     const std::string* value = FindLabel(node.labels, term.topology_key);
     if (value != nullptr &&
         AnyPodInDomain(state, term.topology_key, *value, self,
-                       [&](const Task& pod) { return TermSelects(term, pod); })) {
+                       [&](const Task& pod) { return TermSelects(state, term, pod); })) {
       return "node(s) didn't match pod anti-affinity rules";
     }
   }
@@ -130,7 +140,8 @@ std::string ExistingReason(const State& state, const Task& task, TaskId self, No
       for (const PodAffinityTerm& term : pod.shape->constraints.anti_affinity) {
         const std::string* there = FindLabel(state.nodes[i].spec.labels, term.topology_key);
         const std::string* here = FindLabel(node.labels, term.topology_key);
-        if (there != nullptr && here != nullptr && *there == *here && TermSelects(term, task)) {
+        if (there != nullptr && here != nullptr && *there == *here &&
+            TermSelects(state, term, task)) {
           return "node(s) didn't satisfy existing pods anti-affinity rules";
         }
       }
@@ -197,10 +208,49 @@ std::string SpreadReason(const State& state, const Task& task, TaskId self, Node
   return "";
 }
 
+std::string VolumeLimitReason(const State& state, const Task& task, NodeId id) {
+  const Node& node = state.nodes[static_cast<std::size_t>(id)];
+  if (task.attachments.empty() || node.spec.volume_limits.empty()) {
+    return "";
+  }
+  // A volume that several pods of the node use is attached once.
+  std::set<std::pair<std::string, std::string>> attached;
+  for (TaskId other : node.tasks) {
+    if (Counts(state, other, id)) {
+      const Task& pod = state.task(other);
+      attached.insert(pod.attachments.begin(), pod.attachments.end());
+    }
+  }
+  std::map<std::string, std::int64_t> counts;
+  std::set<std::string> asked;
+  for (const auto& volume : task.attachments) {
+    if (attached.insert(volume).second) {
+      asked.insert(volume.first);
+    }
+  }
+  for (const auto& [driver, volume] : attached) {
+    ++counts[driver];
+  }
+  return std::any_of(asked.begin(), asked.end(),
+                     [&](const std::string& driver) {
+                       const auto limit = node.spec.volume_limits.find(driver);
+                       return limit != node.spec.volume_limits.end() &&
+                              counts[driver] > limit->second;
+                     })
+             ? "node(s) exceed max volume count"
+             : "";
+}
+
 }  // namespace
 
 std::string FilterByPods(Session& session, const Task& task, NodeId node) {
   const State& state = session.state;
+  // KAI does not count volumes.
+  if (session.profile.kube) {
+    if (std::string reason = VolumeLimitReason(state, task, node); !reason.empty()) {
+      return reason;
+    }
+  }
   if (!task.shape->pod_constraints && state.constrained_tasks == 0) {
     return "";
   }
@@ -241,19 +291,19 @@ std::map<NodeId, std::int64_t> PodAffinityScores(Session& session, const Task& t
       }
       const Constraints& other = pod.shape->constraints;
       for (const auto& term : own.preferred_affinity) {
-        add(term, where, TermSelects(term, pod) ? term.weight : 0);
+        add(term, where, TermSelects(state, term, pod) ? term.weight : 0);
       }
       for (const auto& term : own.preferred_anti_affinity) {
-        add(term, where, TermSelects(term, pod) ? -term.weight : 0);
+        add(term, where, TermSelects(state, term, pod) ? -term.weight : 0);
       }
       for (const auto& term : other.preferred_affinity) {
-        add(term, where, TermSelects(term, task) ? term.weight : 0);
+        add(term, where, TermSelects(state, term, task) ? term.weight : 0);
       }
       for (const auto& term : other.preferred_anti_affinity) {
-        add(term, where, TermSelects(term, task) ? -term.weight : 0);
+        add(term, where, TermSelects(state, term, task) ? -term.weight : 0);
       }
       for (const auto& term : other.affinity) {  // kube-scheduler's hardPodAffinityWeight
-        add(term, where, TermSelects(term, task) ? 1 : 0);
+        add(term, where, TermSelects(state, term, task) ? 1 : 0);
       }
     }
   }

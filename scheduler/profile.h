@@ -14,6 +14,7 @@
 namespace sublet::scheduler {
 
 enum class Action : std::uint8_t { kAllocate, kConsolidation, kReclaim, kPreempt, kStaleGang };
+constexpr std::size_t kActions = 5;
 const char* ActionName(Action action);  // "allocate", ...
 
 enum class PlacementOrder : std::uint8_t { kBinpack, kSpread, kAny };

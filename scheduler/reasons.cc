@@ -20,7 +20,7 @@ std::vector<std::string> ResourceReasons(const Session& session, const Task& tas
     reasons.push_back(kube ? "Insufficient " + name
                            : std::string("node(s) didn't have enough resources: ") + kai);
   };
-  if (!shape.shared && shape.tracked[kGpu] + task.dra > free(kGpu)) {
+  if (!shape.shared && shape.tracked[kGpu] + state.Dra(task) > free(kGpu)) {
     lacks("GPUs", "nvidia.com/gpu");
   } else if (shape.request.gpu == GpuKind::kMemory &&
              shape.request.gpu_memory_mib > node.gpu_memory) {

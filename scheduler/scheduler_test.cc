@@ -269,7 +269,7 @@ TEST(EngineTest, DeviceClaimsCountInQuotasFrom013On) {
     NodeSpec node = MakeNode("n1", 4);
     node.dra_gpus = 4;
     engine.Apply(node);
-    engine.Apply(DeviceSlice{"s", "gpu.example.com", "n1", "n1", {"d0", "d1", "d2", "d3"}});
+    engine.Apply(testing::MakeSlice("n1", {"d0", "d1", "d2", "d3"}));
     QueueSpec queue = MakeQueue("a", "", kUnlimited);
     queue.gpu.limit = 1;
     engine.Apply(queue);
@@ -277,8 +277,7 @@ TEST(EngineTest, DeviceClaimsCountInQuotasFrom013On) {
     claim.ns = "t";
     claim.name = "two";
     claim.queue_label = "a";
-    claim.device_class = "gpu.example.com";
-    claim.count = 2;
+    claim.requests.push_back({"r", "gpu.example.com", 2, false, {}});
     engine.Apply(claim);
     engine.Apply(MakeGroup("x", "a", 1));
     PodSpec pod = MakePod("x", 0, 0);
@@ -552,7 +551,7 @@ TEST(ConvertTest, WhatAPodMountsMustExist) {
     lookups.volume_claim = [&](const std::string&, const std::string&) { return claim; };
     lookups.storage_class = [&](const std::string&) { return storage; };
     lookups.volume = [](const std::string&) {
-      return std::optional(std::vector<NodeTerm>{NodeTerm{}});
+      return std::optional(VolumeFacts{{NodeTerm{}}, "", ""});
     };
     PodSpec spec;
     ResolveVolumes({{"disk"}, {}}, lookups, &spec);
@@ -567,9 +566,20 @@ TEST(ConvertTest, WhatAPodMountsMustExist) {
             "pod has unbound immediate PersistentVolumeClaims");
   EXPECT_EQ(reason(VolumeClaimFacts{false, false, "", "s"}, StorageClassFacts{true, {NodeTerm{}}}),
             "node terms");
-  EXPECT_EQ(reason(VolumeClaimFacts{false, false, "", "s"}, std::nullopt), "");
+  EXPECT_EQ(reason(VolumeClaimFacts{false, false, "", "s"}, std::nullopt),
+            "pod has unbound immediate PersistentVolumeClaims");
   EXPECT_EQ(reason(VolumeClaimFacts{false, false, "v", "s"}, StorageClassFacts{false, {}}),
             "node terms");
+  // A tenant that is not shown its host's classes leaves the binding to the host.
+  PodLookups blind;
+  blind.volume_claim = [](const std::string&, const std::string&) {
+    return std::optional(VolumeClaimFacts{false, false, "", "s", "u"});
+  };
+  blind.storage_class = [](const std::string&) { return std::optional<StorageClassFacts>(); };
+  blind.classes_known = false;
+  PodSpec waits_for_nothing;
+  ResolveVolumes({{"disk"}, {}}, blind, &waits_for_nothing);
+  EXPECT_EQ(waits_for_nothing.unschedulable_reason, "");
   PodLookups none;
   none.config_map_exists = [](const std::string&, const std::string& name) {
     return name == "map";

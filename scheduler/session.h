@@ -68,7 +68,8 @@ class Session {
   Millis earliest = kNever;
   std::int64_t steps_left = 0;  // of the victim search
   bool out_of_steps = false;
-  std::size_t budget_mark = 0;  // decisions already taken off disruption budgets
+  std::int64_t simulated = 0, filtered = 0;  // scenarios, for metrics
+  std::size_t budget_mark = 0;               // decisions already taken off disruption budgets
   std::vector<std::pair<JobId, Action>>
       failed;                  // attempts of this cycle that ended without success
   std::vector<JobId> started;  // jobs whose first pods were placed in this cycle

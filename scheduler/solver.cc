@@ -13,7 +13,7 @@ std::set<NodeId> Solver::FeasibleNodes(const Job& job) {
   for (const PodSet& set : job.pod_sets) {
     for (TaskId id : set.tasks) {
       const Task& task = state.task(id);
-      gpu_only = gpu_only && (task.shape->gpus > 0 || task.dra > 0 || task.shape->shared ||
+      gpu_only = gpu_only && (task.shape->gpus > 0 || state.Dra(task) > 0 || task.shape->shared ||
                               task.shape->request.gpu == GpuKind::kMig);
     }
   }
@@ -130,7 +130,7 @@ bool Solver::SolvePart(JobId id, const std::vector<TaskId>& pending, Statement& 
     CountRoom(search, node, 0);
   }
   for (TaskId task : pending) {
-    const std::int64_t gpus = state.task(task).shape->gpus + state.task(task).dra;
+    const std::int64_t gpus = state.task(task).shape->gpus + state.Dra(state.task(task));
     search.largest = std::max(search.largest, gpus);
     search.wanted += gpus;
   }
@@ -166,7 +166,12 @@ bool Solver::SolvePart(JobId id, const std::vector<TaskId>& pending, Statement& 
     }
     --session_.steps_left;
     ++search.scenarios;
-    if (EnoughGpus(search) && TryScenario(search, statement)) {
+    if (!EnoughGpus(search)) {
+      ++session_.filtered;
+      continue;
+    }
+    ++session_.simulated;
+    if (TryScenario(search, statement)) {
       return true;
     }
   }
@@ -206,7 +211,7 @@ bool Solver::CouldEverFit(const std::vector<TaskId>& tasks) {
     bool fits = false;
     for (NodeId node_id : session_.state.NodesByName()) {
       const NodeSpec& node = state.nodes[static_cast<std::size_t>(node_id)].spec;
-      fits = task.shape->tracked[kGpu] + task.dra <= node.gpus * kDevice &&
+      fits = task.shape->tracked[kGpu] + state.Dra(task) <= node.gpus * kDevice &&
              task.shape->tracked[kCpu] <= node.cpu && task.shape->tracked[kMemory] <= node.memory &&
              (!task.shape->node_constraints || NodeAffinityMatches(*task.shape, node));
       if (fits) {

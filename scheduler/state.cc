@@ -143,7 +143,7 @@ Quota State::AcceptedOn(const Task& t, const Node& node) const {
     accepted[kGpu] +=
         MemoryShare(t.shape->request.gpu_memory_mib, node.gpu_memory) * t.shape->request.gpu_count;
   }
-  accepted[kGpu] += t.dra_quota;
+  accepted[kGpu] += t.placements.empty() && count_dra ? Dra(t) : t.dra_quota;
   return accepted;
 }
 
@@ -218,16 +218,17 @@ void State::DropPromise(TaskId id) {
     t.tentative = false;
     return;
   }
-  for (const std::string& name : t.claims) {
-    if (auto it = claims.find(t.ns + "/" + name); it != claims.end()) {
-      ReleaseClaim(it->second, t.uid);
-    }
-  }
   t.node = kNone;
   t.groups.clear();
   t.devices.clear();
   t.tentative = false;
   SetStatus(id, Status::kPending);
+  for (const std::string& name : t.claims) {
+    if (auto it = claims.find(t.ns + "/" + name); it != claims.end()) {
+      ReleaseClaim(*this, it->second, t.uid);
+      ShareClaim(it->first);
+    }
+  }
 }
 
 void State::SetPresence(TaskId id, bool present) {
@@ -374,7 +375,7 @@ void State::RefreshRequest(TaskId id) {
     now = t.accepted;
   } else if (t.status == Status::kPending && t.shape != nullptr) {
     now = t.shape->quota;
-    now[kGpu] += t.dra_quota;
+    now[kGpu] += RequestedDra(t);
     if (t.shape->request.gpu == GpuKind::kMemory) {
       now[kGpu] +=
           t.shape->request.gpu_count * t.shape->request.gpu_memory_mib * kDevice / MinGpuMemory();

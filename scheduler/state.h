@@ -59,6 +59,7 @@ struct Task {
   const Shape* shape = nullptr;
   std::shared_ptr<const Labels> labels;
   std::vector<std::string> claims, devices;
+  std::vector<std::pair<std::string, std::string>> attachments;  // PodSpec::attachments
   std::string nominated_node, unschedulable_reason, group_key;
   JobId job = kNone;
   int pod_set = 0;
@@ -73,7 +74,7 @@ struct Task {
   std::vector<int> groups;
   std::vector<Placement> placements;
   Placement hidden;            // State::SetPresence
-  std::int64_t dra = 0;        // GPUs through claims, thousandths
+  std::int64_t dra = 0;        // GPUs through claims, thousandths, as charged where it is placed
   std::int64_t dra_quota = 0;  // what of them counts in quotas (State::count_dra)
   Quota accepted{};            // what it counts for where it is
   Quota counted{};             // what the queues' request holds of it
@@ -263,6 +264,8 @@ class State {
   void DeleteSlice(const std::string& name);
   void UpsertBudget(const DisruptionBudget& budget);
   void DeleteBudget(const std::string& key);
+  void UpsertNamespace(const NamespaceSpec& space);
+  void DeleteNamespace(const std::string& name);
 
   // --- accounting, for Statement and events ---
   void SetStatus(TaskId task, Status status);
@@ -278,6 +281,8 @@ class State {
   void DropPromise(TaskId task);
   // Hides a task from its node's accounting, or shows it again; for trials only.
   void SetPresence(TaskId task, bool present);
+  // Charges the task from now on for what its claims ask; only while it is placed nowhere.
+  void SetDra(Task& task);
   void ChargeQueues(TaskId task, int sign);
   Quota AcceptedOn(const Task& task, const Node& node) const;
 
@@ -308,6 +313,15 @@ class State {
       at = q.parent;
     }
   }
+  // GPUs through claims of these tasks together, thousandths: a claim that several of them share
+  // counts once, one that a pod elsewhere is charged for not at all.
+  std::int64_t ClaimGpus(const std::vector<TaskId>& tasks) const;
+  // The same for one task: what placing it takes, or what it is charged where it is placed.
+  std::int64_t Dra(const Task& task) const {
+    return task.claims.empty() ? 0 : task.placements.empty() ? LiveDra(task) : task.dra;
+  }
+  // To be called after a change of `claims`.
+  void TouchClaims() { ++claim_generation; }
   std::int64_t MinGpuMemory() const;  // smallest device memory of nodes with GPUs, 100 when none
   // The `index`-th UUID of the node that nobody is on; "" when there are not so many.
   std::string FreeDevice(const Node& node, int index);
@@ -331,6 +345,7 @@ class State {
   std::map<std::string, ClaimSpec> claims;
   std::map<std::string, DeviceSlice> slices;
   std::map<std::string, DisruptionBudget> budgets;
+  std::map<std::string, NamespaceSpec> namespaces;
   NameTable names;                        // scalar resources
   NameTable group_names;                  // shared devices
   Quota total{};                          // of ready nodes, less other schedulers' pods
@@ -338,7 +353,10 @@ class State {
   std::uint64_t usage_generation = 1;     // raised when queues or nodes hold something else
   std::uint64_t share_generation = 1;     // raised when fair shares changed
   std::uint64_t node_generation = 1;      // raised when nodes or topologies changed
-  std::uint64_t solution_epoch = 0;       // see Queue::base_epoch
+  std::uint64_t claim_generation = 1;     // raised when claims changed
+  std::uint64_t slice_generation = 1;     // raised when device slices changed
+  mutable std::shared_ptr<struct DeviceIndex> device_index;  // scheduler/claims.cc
+  std::uint64_t solution_epoch = 0;                          // see Queue::base_epoch
   bool pinned_min_memory = true;  // KAI before 0.16.2: the smallest device counts as 100 MiB
   bool count_dra = true;          // claims count as GPUs in quotas
   bool model_limits = false;      // some queue limits a GPU model
@@ -366,7 +384,14 @@ class State {
   void ReadNodeLabels(Node& node);
   void RecountAll();
   void MoveToQueue(Job& job);
-  void SetDra(Task& task);
+  std::int64_t LiveDra(const Task& task) const;
+  std::int64_t RequestedDra(const Task& task) const;
+  // Chooses again who is charged for the claim and puts that into the accounts.
+  void ShareClaim(const std::string& key);
+  void Recharge(TaskId id);
+  // The task goes, or is about to be read anew. What only we reserved for it is free again unless
+  // `keep` or the API shows the pod on a node.
+  void LeaveClaims(TaskId id, bool keep);
   Status StatusFor(const PodSpec& spec) const;
 
   struct ShapeEntry {
@@ -380,6 +405,7 @@ class State {
   std::unordered_map<std::string, NodeId> node_index_;
   std::map<std::string, QueueId> queue_index_;
   std::map<std::string, std::set<TaskId>> waiting_node_;  // tasks on a node that is not known yet
+  std::map<std::string, std::set<TaskId>> claim_users_;   // by claim key
   std::vector<int> free_tasks_, free_jobs_, free_nodes_, free_queues_;
   std::vector<NodeId> by_name_;
   bool by_name_dirty_ = true;

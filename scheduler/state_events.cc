@@ -483,31 +483,15 @@ void State::SetUsage(const std::map<std::string, std::array<double, 3>>& usage) 
     }
   }
 }
-void State::UpsertClaim(const ClaimSpec& spec) {
-  claims[spec.Key()] = spec;
-  ++capacity_generation;
-  for (std::size_t i = 0; i < tasks.size(); ++i) {
-    if (tasks[i] != nullptr && tasks[i]->ns == spec.ns &&
-        std::find(tasks[i]->claims.begin(), tasks[i]->claims.end(), spec.name) !=
-            tasks[i]->claims.end()) {
-      Task& t = *tasks[i];
-      if (t.placements.empty()) {
-        SetDra(t);
-        MarkDirty(static_cast<TaskId>(i));
-      }
-    }
+void State::UpsertNamespace(const NamespaceSpec& space) {
+  NamespaceSpec& known = namespaces[space.name];
+  if (known.name.empty() || known.labels != space.labels) {
+    ++capacity_generation;  // affinity terms may select its pods now, or no longer
   }
+  known = space;
 }
-void State::DeleteClaim(const std::string& key) {
-  claims.erase(key);
-  ++capacity_generation;
-}
-void State::UpsertSlice(const DeviceSlice& slice) {
-  slices[slice.name] = slice;
-  ++capacity_generation;
-}
-void State::DeleteSlice(const std::string& name) {
-  slices.erase(name);
+void State::DeleteNamespace(const std::string& name) {
+  namespaces.erase(name);
   ++capacity_generation;
 }
 void State::UpsertBudget(const DisruptionBudget& budget) {

@@ -59,17 +59,6 @@ Millis RetryAfterRefusal(const PodSpec& spec) {
 
 }  // namespace
 
-void State::SetDra(Task& t) {
-  t.dra = 0;
-  for (const std::string& name : t.claims) {
-    auto it = claims.find(t.ns + "/" + name);
-    if (it != claims.end() && it->second.device_class.find("gpu") != std::string::npos) {
-      t.dra += it->second.count * kDevice;
-    }
-  }
-  t.dra_quota = count_dra ? t.dra : 0;
-}
-
 JobId State::JobFor(const PodSpec& spec, int profile) {
   if (profile == kNone) {
     return kNone;
@@ -207,6 +196,7 @@ void State::UpsertPod(const PodSpec& spec, int profile) {
       status = Status::kReleasing;
     }
     ClearTask(id);
+    LeaveClaims(id, status == old.status && !real && node != kNone);
     ReleaseShape(task(id).shape);
     const bool dirty = task(id).dirty;
     *tasks[static_cast<std::size_t>(id)] = Task{};
@@ -236,6 +226,7 @@ void State::UpsertPod(const PodSpec& spec, int profile) {
   t.shape = InternShape(spec.request, spec.constraints);
   t.labels = std::make_shared<const Labels>(spec.labels);
   t.claims = spec.claims;
+  t.attachments = spec.attachments;
   t.devices = std::move(devices);
   t.nominated_node = spec.nominated_node;
   t.unschedulable_reason = spec.unschedulable_reason;
@@ -252,6 +243,9 @@ void State::UpsertPod(const PodSpec& spec, int profile) {
   t.rejected = rejected;
   t.refused = refused;
   t.status = status;
+  for (const std::string& name : t.claims) {
+    claim_users_[t.ns + "/" + name].insert(id);
+  }
   SetDra(t);
   if (status == Status::kPipelined) {
     pipelined.insert(id);
@@ -277,6 +271,9 @@ void State::UpsertPod(const PodSpec& spec, int profile) {
     ++usage_generation;
   }
   MarkDirty(id);
+  for (const std::string& name : t.claims) {
+    ShareClaim(t.ns + "/" + name);
+  }
 }
 
 void State::DeletePod(const std::string& uid) {
@@ -285,6 +282,7 @@ void State::DeletePod(const std::string& uid) {
     return;
   }
   ClearTask(id);
+  LeaveClaims(id, false);
   ReleaseShape(task(id).shape);
   task_index_.erase(uid);
   tasks[static_cast<std::size_t>(id)].reset();

@@ -17,6 +17,8 @@ Statement::Op Statement::Before(Kind kind, TaskId id) const {
   op.node = task.node;
   op.groups = task.groups;
   op.accepted = task.accepted;
+  op.dra = task.dra;
+  op.dra_quota = task.dra_quota;
   op.tentative = task.tentative;
   return op;
 }
@@ -27,10 +29,16 @@ void Statement::Restore(const Op& op) {
   task.node = op.node;
   task.groups = op.groups;
   task.accepted = op.accepted;
+  task.dra = op.dra;
+  task.dra_quota = op.dra_quota;
   task.tentative = op.tentative;
 }
 
 void Statement::TakeClaims(TaskId id, NodeId node, Op* op) {
+  // What it is charged where it is being taken from stays.
+  if (state_.task(id).placements.empty()) {
+    state_.SetDra(state_.task(id));
+  }
   for (const std::string& name : state_.task(id).claims) {
     auto it = state_.claims.find(state_.task(id).ns + "/" + name);
     if (it != state_.claims.end()) {
@@ -45,7 +53,7 @@ void Statement::DropClaims(TaskId id, Op* op) {
     auto it = state_.claims.find(state_.task(id).ns + "/" + name);
     if (it != state_.claims.end()) {
       op->claims.push_back(it->second);
-      ReleaseClaim(it->second, state_.task(id).uid);
+      ReleaseClaim(state_, it->second, state_.task(id).uid);
     }
   }
 }
@@ -88,12 +96,12 @@ void Statement::Evict(TaskId id, std::string action, std::string message, std::s
 void Statement::Allocate(TaskId id, NodeId node, const std::vector<int>& groups) {
   Op op = Before(Kind::kAllocate, id);
   Task& task = state_.task(id);
+  TakeClaims(id, node, &op);
   state_.SetStatus(id, Status::kAllocated);
   task.node = node;
   task.groups = groups;
   state_.Place(id, node, Status::kAllocated, groups);
   state_.ChargeQueues(id, 1);
-  TakeClaims(id, node, &op);
   task.tentative = true;
   ops_.push_back(std::move(op));
 }
@@ -118,12 +126,12 @@ void Statement::Pipeline(TaskId id, NodeId node, const std::vector<int>& groups,
     }
   }
   Op op = Before(Kind::kPipeline, id);
+  TakeClaims(id, node, &op);
   state_.SetStatus(id, Status::kPipelined);
   task.node = node;
   task.groups = groups;
   state_.Place(id, node, Status::kPipelined, groups);
   state_.ChargeQueues(id, 1);
-  TakeClaims(id, node, &op);
   task.tentative = true;
   ops_.push_back(std::move(op));
 }
@@ -136,6 +144,7 @@ void Statement::Undo(std::size_t index) {
   op.valid = false;
   for (const ClaimSpec& claim : op.claims) {
     state_.claims[claim.Key()] = claim;
+    state_.TouchClaims();
   }
   switch (op.kind) {
     case Kind::kEvict: {
@@ -225,7 +234,7 @@ void Statement::Commit(std::vector<Decision>* decisions) {
       for (const std::string& name : task.claims) {
         auto it = state_.claims.find(task.ns + "/" + name);
         if (it != state_.claims.end()) {
-          decision.claims.emplace_back(name, it->second.allocated);
+          decision.claims.push_back(it->second);
         }
       }
     }

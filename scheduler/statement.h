@@ -20,8 +20,7 @@ struct Decision {
   std::string node;
   std::vector<std::string> gpu_groups;   // shared devices: their ids on the node
   std::vector<std::string> gpu_devices;  // whole devices: UUIDs, when the node has them
-  std::vector<std::pair<std::string, std::vector<ClaimDevice>>>
-      claims;  // allocations made for the pod
+  std::vector<ClaimSpec> claims;         // as the pod needs them: allocated and reserved
   // Evictions: who asked, why (KAI's text), and how many go with it.
   std::string action, message, preemptor;
   int gang_size = 0;
@@ -64,6 +63,7 @@ class Statement {
     NodeId node = kNone;
     std::vector<int> groups;
     Quota accepted{};
+    std::int64_t dra = 0, dra_quota = 0;
     bool tentative = false;
     std::vector<ClaimSpec> claims;  // as they were
     std::string action, message, preemptor;

@@ -26,6 +26,28 @@ inline std::string ReadFile(const std::string& path) {
   return text.str();
 }
 
+// Devices of the driver gpu.example.com on one node.
+inline DeviceSlice MakeSlice(const std::string& node, const std::vector<std::string>& devices) {
+  DeviceSlice slice;
+  slice.name = "slice-" + node;
+  slice.driver = "gpu.example.com";
+  slice.pool = node;
+  slice.node = node;
+  for (const std::string& device : devices) {
+    slice.devices.push_back({device, {}, {}, true});
+  }
+  return slice;
+}
+// One request for `count` devices of the class gpu.example.com, in the namespace of MakePod.
+inline ClaimSpec MakeClaim(const std::string& name, std::int64_t count, const std::string& queue) {
+  ClaimSpec claim;
+  claim.ns = "t";
+  claim.name = name;
+  claim.queue_label = queue;
+  claim.requests.push_back({"r", "gpu.example.com", count, false, {}});
+  return claim;
+}
+
 inline NodeSpec MakeNode(const std::string& name, int gpus, std::int64_t cpu = 64'000) {
   NodeSpec node;
   node.name = name;

@@ -263,11 +263,12 @@ TopologyTree BuildTree(State& state, const TopologySpec& spec) {
 
 FreeAmounts SumRequests(const State& state, const std::vector<TaskId>& tasks) {
   FreeAmounts sum;
+  sum.fixed[kGpu] = state.ClaimGpus(tasks);
   for (TaskId id : tasks) {
     const Task& task = state.task(id);
     sum.fixed[kCpu] += task.shape->request.cpu;
     sum.fixed[kMemory] += task.shape->request.memory;
-    sum.fixed[kGpu] += task.shape->gpus + task.dra;
+    sum.fixed[kGpu] += task.shape->gpus;
     for (const auto& [name, amount] : task.shape->request.scalars) {
       sum.scalars[name] += amount;
     }

@@ -81,6 +81,9 @@ Result<void> Group(const apiserver::AdmissionEnvironment& environment,
     return Ok();
   }
   const auto plan = scheduler::PlanGroup(pod, *owners, profile->name != "kai-0.17");
+  if (plan.raises_minimum) {
+    return Ok();  // the group that stands has to be changed: the grouper's work
+  }
   const std::string space(kube::NamespaceOf(pod));
   if (!ReadObject(environment, "scheduling.run.ai", "podgroups", space, plan.name)) {
     Json group = scheduler::MakePodGroup(pod, *owners, plan);

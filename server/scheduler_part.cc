@@ -174,6 +174,7 @@ void SchedulerPart::Run() {
   scheduler::SchedulerServiceOptions service{profiles_, options_.client};
   service.kai = options_.config.control_plane.kai_crds;
   service.gpu_nodes = true;
+  service.storage_classes_known = !options_.host || options_.config.storage_classes;
   service.enforce = options_.config.control_plane.gpu_enforce == "on";
   const client::Client& slices_at = options_.host ? *options_.host : options_.client;
   if (Serves(slices_at, std::string(gpu::kApiVersion), std::string(gpu::kSliceResource))) {

@@ -100,11 +100,16 @@ k delete pod other --now >/dev/null 2>&1
 within "what queues used is remembered" '"queues":{' k get configmap -n kube-system sublet-queue-usage -o 'jsonpath={.data.usage\.json}'
 within "KAI's metrics are served" kai_queue_allocated_gpus k get --raw /metrics
 
+# KAI's scheduler leaves a BindRequest for its binder; here nobody would read one.
+check "no BindRequest is written for a bind" "No resources found" sh -c "'$clients/kubectl-1.36' get bindrequests.scheduling.run.ai -A 2>&1"
+within "and the metrics of its actions" 'kai_podgroups_scheduled_by_action{action="allocate"}' k get --raw /metrics
+
 # What a pod mounts must exist first.
 apply '{apiVersion: v1, kind: Pod, metadata: {name: needs, labels: {kai.scheduler/queue: a}}, spec: {schedulerName: kai-scheduler,
   volumes: [{name: data, persistentVolumeClaim: {claimName: disk}}, {name: map, configMap: {name: settings}}],
   containers: [{name: main, image: x, volumeMounts: [{name: data, mountPath: /d}, {name: map, mountPath: /m}]}]}}' >/dev/null
 within "a missing claim keeps a pod waiting, and its condition says so" 'persistentvolumeclaim "disk" not found' reason needs
+check "a class that binds with the first pod" created apply '{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: later}, provisioner: example.com/none, volumeBindingMode: WaitForFirstConsumer}'
 apply '{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: disk}, spec: {accessModes: [ReadWriteOnce], storageClassName: later, resources: {requests: {storage: 1Gi}}}}' >/dev/null
 within "then a missing ConfigMap does" "Missing required configmaps: [settings]" reason needs
 check "the ConfigMap comes" created k create configmap settings --from-literal=a=b
@@ -113,7 +118,55 @@ check "a claim of a class that binds at once" created apply '{apiVersion: storag
 apply '{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: unbound}, spec: {accessModes: [ReadWriteOnce], storageClassName: at-once, resources: {requests: {storage: 1Gi}}}}' >/dev/null
 apply '{apiVersion: v1, kind: Pod, metadata: {name: waits}, spec: {volumes: [{name: data, persistentVolumeClaim: {claimName: unbound}}], containers: [{name: main, image: x}]}}' >/dev/null
 within "is waited for, under the default profile too" "pod has unbound immediate PersistentVolumeClaims" reason waits
-k delete pod needs waits --now >/dev/null 2>&1
+apply '{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: classless}, spec: {accessModes: [ReadWriteOnce], storageClassName: nowhere, resources: {requests: {storage: 1Gi}}}}' >/dev/null
+apply '{apiVersion: v1, kind: Pod, metadata: {name: stays}, spec: {volumes: [{name: data, persistentVolumeClaim: {claimName: classless}}], containers: [{name: main, image: x}]}}' >/dev/null
+within "so is one of a class that does not exist" "pod has unbound immediate PersistentVolumeClaims" reason stays
+k delete pod needs waits stays --now >/dev/null 2>&1
+
+# Affinity across namespaces that are chosen by label.
+k create namespace red >/dev/null && k label namespace red team=red >/dev/null
+apply '{apiVersion: v1, kind: Pod, metadata: {name: anchor, namespace: red, labels: {app: anchor}}, spec: {nodeSelector: {kubernetes.io/hostname: sim-1}, containers: [{name: main, image: x}]}}' >/dev/null
+apply '{apiVersion: v1, kind: Pod, metadata: {name: near}, spec: {affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname,
+  labelSelector: {matchLabels: {app: anchor}}, namespaceSelector: {matchLabels: {team: red}}}]}}, containers: [{name: main, image: x}]}}' >/dev/null
+within "a namespaceSelector finds the pod of another namespace" "Running sim-1" phase near
+k delete namespace red >/dev/null 2>&1; k delete pod near --now >/dev/null 2>&1
+
+# Dynamic resource allocation: a class, a slice, and a claim that pods share.
+check "a device class" created apply '{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gpu.example.com}, spec: {selectors: [{cel: {expression: "device.driver == \"gpu.example.com\""}}]}}'
+check "a node of its own for the devices" created apply '{apiVersion: v1, kind: Node, metadata: {name: dra-0, labels: {kubernetes.io/hostname: dra-0}}}'
+k patch node dra-0 --subresource=status --type=merge -p '{"status": {"capacity": {"cpu": "8", "memory": "8Gi", "pods": "50"}, "allocatable": {"cpu": "8", "memory": "8Gi", "pods": "50"}, "conditions": [{"type": "Ready", "status": "True", "reason": "Test", "message": "", "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}' >/dev/null
+check "its slice of two" created apply '{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: dra-0-gpus}, spec: {driver: gpu.example.com, nodeName: dra-0,
+  pool: {name: dra-0, generation: 1, resourceSliceCount: 1}, devices: [{name: gpu-0, attributes: {size: {int: 40}}}, {name: gpu-1, attributes: {size: {int: 80}}}]}}'
+check "a queue that may have one GPU" created queue claimed org 1 1
+# claim NAME CEL
+claim() {
+  apply "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: $1, labels: {kai.scheduler/queue: claimed}}, spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.example.com, selectors: [{cel: {expression: '$2'}}]}}]}}}"
+}
+# claimer NAME CLAIM [SCHEDULER]
+claimer() {
+  apply "{apiVersion: v1, kind: Pod, metadata: {name: $1, labels: {kai.scheduler/queue: claimed}}, spec: {schedulerName: ${3:-kai-scheduler}, tolerations: [{operator: Exists}], resourceClaims: [{name: gpu, resourceClaimName: $2}],
+    containers: [{name: main, image: x, resources: {claims: [{name: gpu}]}}]}}"
+}
+claimed() { k get resourceclaim "$1" -o 'jsonpath={.status.allocation.devices.results[*].device} {.status.reservedFor[*].name} {.metadata.finalizers}'; }
+check "a claim for a large one, for several pods" created claim together 'device.attributes["gpu.example.com"].size >= 80'
+claimer left together >/dev/null
+claimer right together >/dev/null
+within "is charged once: one pod of the two is bound within the limit" dra-0 phase left
+within "and so is the other" dra-0 phase right
+within "the claim has the device that its selector means" "gpu-1 " claimed together
+for name in left right; do check "it is reserved for $name" "$name" claimed together; done
+check "with the finalizer that keeps the device" "resource.kubernetes.io/delete-protection" claimed together
+claim more 'device.driver == "gpu.example.com"' >/dev/null
+claimer beyond more >/dev/null
+within "another device is over the queue's limit" "allowable limit of GPUs" reason beyond
+claim large 'device.attributes["gpu.example.com"].size >= 80' >/dev/null
+claimer third large default-scheduler >/dev/null
+within "no large one is left, and the pod says so" "cannot allocate all claims" reason third
+claim odd 'device.driver.matches("g.*")' >/dev/null
+claimer strange odd default-scheduler >/dev/null
+within "what the scheduler cannot evaluate is said" "cannot be evaluated by this scheduler" reason strange
+k delete pod left right third strange beyond --grace-period=0 --force >/dev/null 2>&1
+k delete node dra-0 >/dev/null 2>&1
 
 # A gang: a PodGroup with minMember 3 waits until all three are there.
 apply '{apiVersion: scheduling.run.ai/v2alpha2, kind: PodGroup, metadata: {name: gang, namespace: default}, spec: {minMember: 3, queue: b, priorityClassName: train}}' >/dev/null

@@ -237,6 +237,12 @@ void Binder::BindUnit(const UnitPtr& unit) {
 }
 
 void Binder::Bind(const Decision& decision) {
+  const auto begun = std::chrono::steady_clock::now();
+  if (const auto reserved = ReserveClaims(decision); !reserved.ok()) {
+    recorder_.Event(TargetOf(decision), "Warning", "FailedBinding", reserved.error().message());
+    on_result_({decision.pod_uid, decision.kind, false, reserved.error().message()});
+    return;
+  }
   Json metadata = {{"name", decision.name}, {"namespace", decision.ns}, {"uid", decision.pod_uid}};
   if (!decision.gpu_groups.empty() || !decision.gpu_devices.empty()) {
     metadata["annotations"]["received-resource-type"] = Received(decision);
@@ -262,12 +268,15 @@ void Binder::Bind(const Decision& decision) {
     recorder_.Event(
         TargetOf(decision), "Normal", "Scheduled",
         "Successfully assigned " + decision.ns + "/" + decision.name + " to " + decision.node);
-    on_result_({decision.pod_uid, decision.kind, true, ""});
+    const auto took = std::chrono::duration_cast<std::chrono::microseconds>(
+        std::chrono::steady_clock::now() - begun);
+    on_result_({decision.pod_uid, decision.kind, true, "", took.count()});
     return;
   }
   if (broker_ != nullptr && (!decision.gpu_groups.empty() || !decision.gpu_devices.empty())) {
     (void)broker_->Release(decision.ns, decision.pod_uid);
   }
+  UnreserveClaims(decision, decision.claims.size());
   if (!bound.error().Is(Reason::kNotFound)) {
     recorder_.Event(TargetOf(decision), "Warning", "FailedBinding", bound.error().message());
   }

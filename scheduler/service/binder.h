@@ -3,7 +3,7 @@
 // nobody is bound before all are granted; one denial gives the others back and the whole unit
 // waits. What became of every decision is told back through `on_result`. Differs: KAI's scheduler
 // writes a BindRequest for its binder to carry out. Here one process does both, so a bind is one
-// request to pods/binding and no BindRequest is made; nobody else would read it. Threads: Submit on
+// request to pods/binding and no BindRequest is made; nobody else would read it (e2e/scheduler/run.sh). Threads: Submit on
 // the scheduler's thread; work on the pool "bind-N"; answers of the broker on its informers'
 // thread. Bound: kWorkMax waiting steps; a decision beyond that fails at once and comes back by the
 // engine's back-off.
@@ -31,7 +31,8 @@ struct BindResult {
   std::string pod_uid;
   Decision::Kind kind = Decision::Kind::kBind;
   bool done = false;
-  std::string message;  // of a failure
+  std::string message;      // of a failure
+  std::int64_t micros = 0;  // of a binding that was done
 };
 
 struct BinderOptions {
@@ -79,6 +80,13 @@ class Binder {
   void FailUnit(const UnitPtr& unit, const std::string& message);
   void BindUnit(const UnitPtr& unit);
   void Bind(const Decision& decision);
+  // binder_claims.cc: writes what the engine allocated into the claims' status and adds the pod to
+  // those it is reserved for; an error leaves nothing reserved. Blocks for two or three requests a
+  // claim. Errors: Conflict (the claim was replaced, or allocated otherwise), the API server's.
+  Result<void> ReserveClaims(const Decision& decision);
+  Result<void> ReserveClaim(const Decision& decision, const ClaimSpec& claim);
+  // Takes the pod off its claims; those that nobody else uses lose their allocation.
+  void UnreserveClaims(const Decision& decision, std::size_t count);
   void Evict(const Decision& decision);
   Result<gpu::GpuSliceSpec> SpecOf(const Decision& decision) const;
   void ExpireUnits() SUBLET_EXCLUDES(mutex_);

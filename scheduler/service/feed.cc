@@ -14,7 +14,7 @@ using client::ObjectPtr;
 using kube::Json;
 
 constexpr std::string_view kUidIndex = "uid";
-// Of pods without a node, by what they need: "claims", "claim/<namespace>/<name>",
+// Of pods by what they need: "claims", "claim/<namespace>/<name>",
 // "map/<namespace>/<name>".
 constexpr std::string_view kVolumeIndex = "volumes";
 constexpr std::string_view kAnyClaim = "claims";
@@ -64,6 +64,8 @@ PodRecordPtr MakePodRecord(const Json& pod) {
     record->volumes = VolumesOf(pod);
     // The control plane makes this one in every namespace, and every pod with a token names it.
     std::erase(record->volumes.config_maps, "kube-root-ca.crt");
+  } else if (phase != "Succeeded" && phase != "Failed") {
+    record->volumes.claims = VolumesOf(pod).claims;  // what it attaches to its node
   }
   if (record->spec.request.gpu == GpuKind::kWhole) {
     record->whole_gpus = record->spec.request.gpu_count;
@@ -71,26 +73,23 @@ PodRecordPtr MakePodRecord(const Json& pod) {
   return record;
 }
 
-client::InformerOptions Options(const char* group, const char* version, const char* resource,
-                                const char* kind) {
-  client::InformerOptions options;
-  options.resource = {group, version, resource};
-  options.kind = kind;
-  options.keep_bytes = false;
-  return options;
-}
-
 }  // namespace
 
 Feed::Feed(client::InformerFactory& informers, const FeedOptions& options,
            std::function<void()> wake)
-    : wake_(std::move(wake)), own_bytes_(options.own_bytes), devices_of_(options.devices_of) {
+    : wake_(std::move(wake)),
+      own_bytes_(options.own_bytes),
+      devices_of_(options.devices_of),
+      classes_known_(options.storage_classes_known) {
+  WatchNamespaces(informers);
+  WatchDevices(informers);
   WatchNodes(informers, options.gpu_nodes);
   if (options.kai) {
     WatchKai(informers);
   }
   WatchBudgets(informers);
   WatchVolumes(informers, options.kai);
+  WatchClaims(informers);
   WatchPods(informers);
 }
 
@@ -142,11 +141,19 @@ void Feed::NodeChanged(const std::string& name) {
     }
     spec.gpus = static_cast<std::int64_t>(spec.devices.size());
   }
+  if (const ObjectPtr csi = csi_nodes_->Get({"", name}); csi != nullptr) {
+    spec.volume_limits = csi->As<std::map<std::string, std::int64_t>>();
+  }
+  if (const std::int64_t claimable = GpusInSlices(name); claimable > 0) {
+    // The same devices may be shown by a device plugin too; they are not twice as many.
+    spec.dra_gpus = spec.gpus == 0 ? claimable : 0;
+    spec.gpus = std::max(spec.gpus, claimable);
+  }
   Put(kNode, name, [spec = std::move(spec)](Engine& engine) { engine.Apply(spec); });
 }
 
 void Feed::WatchNodes(client::InformerFactory& informers, bool gpu_nodes) {
-  auto options = Options("", "v1", "nodes", "Node");
+  auto options = InformerOf("", "v1", "nodes", "Node");
   options.make_record = [](const Json& node) {
     auto record = std::make_shared<NodeRecord>();
     record->spec = NodeFromJson(node);
@@ -156,9 +163,16 @@ void Feed::WatchNodes(client::InformerFactory& informers, bool gpu_nodes) {
   const auto changed = [this](const ObjectPtr& before, const ObjectPtr& after) {
     NodeChanged((after != nullptr ? after : before)->key.name);
   };
+  auto csi = InformerOf("storage.k8s.io", "v1", "csinodes", "CSINode");
+  csi.make_record = [](const Json& object) {
+    return std::make_shared<const std::map<std::string, std::int64_t>>(
+        VolumeLimitsFromJson(object));
+  };
+  csi_nodes_ = &informers.For(csi);
+  csi_nodes_->AddHandler(changed);
   if (gpu_nodes) {
-    auto gpus = Options(gpu::kGroup.data(), gpu::kVersion.data(), gpu::kNodeResource.data(),
-                        gpu::kNodeKind.data());
+    auto gpus = InformerOf(gpu::kGroup.data(), gpu::kVersion.data(), gpu::kNodeResource.data(),
+                           gpu::kNodeKind.data());
     gpus.make_record = [](const Json& object) {
       auto record = std::make_shared<GpuNodeRecord>();
       if (const auto node = gpu::NodeFromJson(object); node.ok()) {
@@ -177,7 +191,7 @@ void Feed::WatchNodes(client::InformerFactory& informers, bool gpu_nodes) {
 }
 
 void Feed::WatchPods(client::InformerFactory& informers) {
-  auto options = Options("", "v1", "pods", "Pod");
+  auto options = InformerOf("", "v1", "pods", "Pod");
   options.make_record = MakePodRecord;
   pods_ = &informers.For(options);
   pods_->AddIndex(
@@ -203,17 +217,7 @@ void Feed::WatchPods(client::InformerFactory& informers) {
     if (after != nullptr) {
       Put(kPod, after->uid, [this, after](Engine& engine) {
         const auto& pod = after->As<PodRecord>();
-        if (!pod.volumes.empty()) {
-          return engine.Apply(Resolved(pod, engine));
-        }
-        const PodSpec& spec = pod.spec;
-        if (spec.node.empty() || spec.request.gpu != GpuKind::kWhole || !devices_of_) {
-          return engine.Apply(spec);
-        }
-        // Which devices a pod with whole ones has is told by its slice, not by the pod.
-        PodSpec placed = spec;
-        placed.gpu_devices = devices_of_(spec.ns, spec.uid);
-        engine.Apply(placed);
+        engine.Apply(Resolved(pod, engine));
       });
     }
   });
@@ -223,6 +227,13 @@ void Feed::WatchPods(client::InformerFactory& informers) {
 // event that showed the pod again.
 PodSpec Feed::Resolved(const PodRecord& pod, const Engine& engine) const {
   PodSpec spec = pod.spec;
+  if (!spec.node.empty() && spec.request.gpu == GpuKind::kWhole && devices_of_) {
+    // Which devices a pod with whole ones has is told by its slice, not by the pod.
+    spec.gpu_devices = devices_of_(spec.ns, spec.uid);
+  }
+  if (pod.volumes.empty()) {
+    return spec;
+  }
   const int profile = engine.ProfileFor(pod.scheduler_name);
   // kube-scheduler leaves a missing ConfigMap to the kubelet; KAI does not.
   const bool kai = profile != kNone && !engine.profiles()[static_cast<std::size_t>(profile)].kube;
@@ -237,10 +248,11 @@ PodLookups Feed::Lookups(bool config_maps) const {
     const ObjectPtr found = volume_claims_->Get({ns, name});
     return found == nullptr ? std::nullopt : std::optional(found->As<VolumeClaimFacts>());
   };
-  lookups.volume = [this](const std::string& name) -> std::optional<std::vector<NodeTerm>> {
+  lookups.volume = [this](const std::string& name) -> std::optional<VolumeFacts> {
     const ObjectPtr found = volumes_->Get({"", name});
-    return found == nullptr ? std::nullopt : std::optional(found->As<std::vector<NodeTerm>>());
+    return found == nullptr ? std::nullopt : std::optional(found->As<VolumeFacts>());
   };
+  lookups.classes_known = classes_known_;
   lookups.storage_class = [this](const std::string& name) -> std::optional<StorageClassFacts> {
     const ObjectPtr found = storage_classes_->Get({"", name});
     return found == nullptr ? std::nullopt : std::optional(found->As<StorageClassFacts>());
@@ -265,7 +277,7 @@ void Feed::WatchVolumes(client::InformerFactory& informers, bool config_maps) {
     return (after != nullptr ? after : before)->key.Text();
   };
   const auto any_claim = [this](const ObjectPtr&, const ObjectPtr&) { Reconsider(kAnyClaim); };
-  auto claims = Options("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim");
+  auto claims = InformerOf("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim");
   claims.make_record = [](const Json& object) {
     return std::make_shared<const VolumeClaimFacts>(VolumeClaimFromJson(object));
   };
@@ -273,20 +285,20 @@ void Feed::WatchVolumes(client::InformerFactory& informers, bool config_maps) {
   volume_claims_->AddHandler([this, key_of](const ObjectPtr& before, const ObjectPtr& after) {
     Reconsider("claim/" + key_of(before, after));
   });
-  auto volumes = Options("", "v1", "persistentvolumes", "PersistentVolume");
+  auto volumes = InformerOf("", "v1", "persistentvolumes", "PersistentVolume");
   volumes.make_record = [](const Json& object) {
-    return std::make_shared<const std::vector<NodeTerm>>(VolumeTermsFromJson(object));
+    return std::make_shared<const VolumeFacts>(VolumeFromJson(object));
   };
   volumes_ = &informers.For(volumes);
   volumes_->AddHandler(any_claim);
-  auto classes = Options("storage.k8s.io", "v1", "storageclasses", "StorageClass");
+  auto classes = InformerOf("storage.k8s.io", "v1", "storageclasses", "StorageClass");
   classes.make_record = [](const Json& object) {
     return std::make_shared<const StorageClassFacts>(StorageClassFromJson(object));
   };
   storage_classes_ = &informers.For(classes);
   storage_classes_->AddHandler(any_claim);
   if (config_maps) {
-    auto maps = Options("", "v1", "configmaps", "ConfigMap");
+    auto maps = InformerOf("", "v1", "configmaps", "ConfigMap");
     maps.metadata_only = true;
     config_maps_ = &informers.For(maps);
     config_maps_->AddHandler([this, key_of](const ObjectPtr& before, const ObjectPtr& after) {
@@ -295,74 +307,6 @@ void Feed::WatchVolumes(client::InformerFactory& informers, bool config_maps) {
       }
     });
   }
-}
-
-void Feed::WatchKai(client::InformerFactory& informers) {
-  auto classes = Options("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass");
-  classes.make_record = [](const Json& object) {
-    return std::make_shared<const int>(static_cast<int>(kube::FindInt(object, {"value"})));
-  };
-  priority_classes_ = &informers.For(classes);
-
-  auto queues = Options("scheduling.run.ai", "v2", "queues", "Queue");
-  queues.make_record = [](const Json& object) {
-    return std::make_shared<const QueueSpec>(QueueFromJson(object));
-  };
-  queues_ = &informers.For(queues);
-  queues_->AddHandler([this](const ObjectPtr& before, const ObjectPtr& after) {
-    const std::string name = (after != nullptr ? after : before)->key.name;
-    if (after == nullptr) {
-      Put(kQueue, name, [name](Engine& engine) { engine.DeleteQueue(name); });
-    } else {
-      Put(kQueue, name, [after](Engine& engine) { engine.Apply(after->As<QueueSpec>()); });
-    }
-  });
-
-  auto groups = Options("scheduling.run.ai", "v2alpha2", "podgroups", "PodGroup");
-  groups.make_record = [this](const Json& object) {
-    return std::make_shared<const PodGroupSpec>(
-        PodGroupFromJson(object, [this](const std::string& name) -> std::optional<int> {
-          const ObjectPtr found = priority_classes_->Get({"", name});
-          return found == nullptr ? std::nullopt : std::optional(found->As<int>());
-        }));
-  };
-  groups_ = &informers.For(groups);
-  groups_->AddHandler([this](const ObjectPtr& before, const ObjectPtr& after) {
-    const std::string key = (after != nullptr ? after : before)->key.Text();
-    if (after == nullptr) {
-      Put(kGroup, key, [key](Engine& engine) { engine.DeletePodGroup(key); });
-    } else {
-      Put(kGroup, key, [after](Engine& engine) { engine.Apply(after->As<PodGroupSpec>()); });
-    }
-  });
-
-  auto topologies = Options("kai.scheduler", "v1alpha1", "topologies", "Topology");
-  topologies.make_record = [](const Json& object) {
-    return std::make_shared<const TopologySpec>(TopologyFromJson(object));
-  };
-  informers.For(topologies).AddHandler([this](const ObjectPtr& before, const ObjectPtr& after) {
-    const std::string name = (after != nullptr ? after : before)->key.name;
-    if (after == nullptr) {
-      Put(kTopology, name, [name](Engine& engine) { engine.DeleteTopology(name); });
-    } else {
-      Put(kTopology, name, [after](Engine& engine) { engine.Apply(after->As<TopologySpec>()); });
-    }
-  });
-}
-
-void Feed::WatchBudgets(client::InformerFactory& informers) {
-  auto options = Options("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget");
-  options.make_record = [](const Json& object) {
-    return std::make_shared<const DisruptionBudget>(BudgetFromJson(object));
-  };
-  informers.For(options).AddHandler([this](const ObjectPtr& before, const ObjectPtr& after) {
-    const std::string key = (after != nullptr ? after : before)->key.Text();
-    if (after == nullptr) {
-      Put(kBudget, key, [key](Engine& engine) { engine.DeleteBudget(key); });
-    } else {
-      Put(kBudget, key, [after](Engine& engine) { engine.Apply(after->As<DisruptionBudget>()); });
-    }
-  });
 }
 
 client::ObjectPtr Feed::FindPodObject(const std::string& uid) const {

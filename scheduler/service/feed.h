@@ -32,13 +32,14 @@ struct PodRecord {
   std::string condition_reason;
   std::optional<gpu::GpuRequest> gpu;  // the sharing annotations, when they parse
   std::int64_t whole_gpus = 0;
-  VolumeRefs volumes;  // of a pod without a node; empty otherwise
+  VolumeRefs volumes;  // of a pod with a node: only its claims; of one that ended: empty
 };
 using PodRecordPtr = std::shared_ptr<const PodRecord>;
 
 struct FeedOptions {
-  bool kai = true;        // Queue, PodGroup and Topology are served
-  bool gpu_nodes = true;  // GpuNode is served
+  bool kai = true;                    // Queue, PodGroup and Topology are served
+  bool gpu_nodes = true;              // GpuNode is served
+  bool storage_classes_known = true;  // PodLookups::classes_known
   // Bytes of a device that slices of our own hold and that its ledger counts at `generation`;
   // unset: none. What GpuNode calls free plus these is what our pods may use.
   std::function<std::int64_t(const std::string& uuid, std::int64_t generation)> own_bytes;
@@ -46,6 +47,10 @@ struct FeedOptions {
   // are.
   std::function<std::vector<std::string>(const std::string& ns, const std::string& uid)> devices_of;
 };
+
+// Options of an informer that keeps records only.
+client::InformerOptions InformerOf(const char* group, const char* version, const char* resource,
+                                   const char* kind);
 
 class Feed {
  public:
@@ -68,7 +73,7 @@ class Feed {
 
  private:
   // In the order in which they are applied.
-  enum Kind { kNode, kQueue, kTopology, kGroup, kBudget, kPod, kKinds };
+  enum Kind { kNamespace, kNode, kQueue, kTopology, kGroup, kBudget, kSlice, kClaim, kPod, kKinds };
   using Change = std::function<void(Engine&)>;
 
   void Put(Kind kind, const std::string& key, Change change) SUBLET_EXCLUDES(mutex_);
@@ -76,8 +81,14 @@ class Feed {
   void WatchPods(client::InformerFactory& informers);
   void WatchKai(client::InformerFactory& informers);
   void WatchBudgets(client::InformerFactory& informers);
+  void WatchNamespaces(client::InformerFactory& informers);
+  // feed_devices.cc: ResourceSlices, ResourceClaims and DeviceClasses.
+  void WatchDevices(client::InformerFactory& informers);
+  void WatchClaims(client::InformerFactory& informers);
+  // Devices of the node's slices that a class whose name says GPU may hand out.
+  std::int64_t GpusInSlices(const std::string& node) const;
   void WatchVolumes(client::InformerFactory& informers, bool config_maps);
-  // Shows the engine again the waiting pods that refer to something (kVolumeIndex).
+  // Shows the engine again the pods that refer to something (kVolumeIndex).
   void Reconsider(std::string_view reference);
   PodSpec Resolved(const PodRecord& pod, const Engine& engine) const;
   PodLookups Lookups(bool config_maps) const;
@@ -86,7 +97,9 @@ class Feed {
   std::function<void()> wake_;
   std::function<std::int64_t(const std::string&, std::int64_t)> own_bytes_;
   std::function<std::vector<std::string>(const std::string&, const std::string&)> devices_of_;
+  const bool classes_known_;
   client::Informer* nodes_ = nullptr;
+  client::Informer* csi_nodes_ = nullptr;
   client::Informer* gpu_nodes_ = nullptr;
   client::Informer* pods_ = nullptr;
   client::Informer* queues_ = nullptr;
@@ -96,6 +109,9 @@ class Feed {
   client::Informer* volumes_ = nullptr;
   client::Informer* storage_classes_ = nullptr;
   client::Informer* config_maps_ = nullptr;
+  client::Informer* device_slices_ = nullptr;
+  client::Informer* device_classes_ = nullptr;
+  client::Informer* resource_claims_ = nullptr;
 
   Mutex mutex_;
   std::map<std::string, Change> waiting_[kKinds] SUBLET_GUARDED_BY(mutex_);

@@ -82,12 +82,12 @@ Result<std::vector<Json>> PodGrouper::Owners(const Json& pod) {
   return owners;
 }
 
-Result<void> PodGrouper::ApplyGroup(const Json& group) {
+Result<void> PodGrouper::ApplyGroup(const Json& group, bool raises_minimum) {
   const std::string key =
       std::string(kube::NamespaceOf(group)) + "/" + std::string(kube::NameOf(group));
   {
     MutexLock lock(mutex_);
-    if (applied_.contains(key)) {
+    if (applied_.contains(key) && !raises_minimum) {
       return Ok();
     }
   }
@@ -99,6 +99,15 @@ Result<void> PodGrouper::ApplyGroup(const Json& group) {
   // A group that stands already keeps what others wrote into it (queue, markUnschedulable, ...).
   if (!created.ok() && !created.error().Is(Reason::kAlreadyExists)) {
     return std::move(created).error();
+  }
+  if (!created.ok() && raises_minimum) {
+    client::Target target = collection;
+    target.name = std::string(kube::NameOf(group));
+    const auto raised = client_.Patch(target, client::PatchType::kMerge,
+                                      {{"spec", {{"minMember", group["spec"]["minMember"]}}}});
+    if (!raised.ok() && !raised.error().Is(Reason::kNotFound)) {
+      return raised.error();
+    }
   }
   MutexLock lock(mutex_);
   if (applied_.size() >= kAppliedMax) {
@@ -121,7 +130,7 @@ Result<Outcome> PodGrouper::Reconcile(const kube::ObjectKey& key) {
   }
   SUBLET_TRY(const auto owners, Owners(*pod));
   const GroupPlan plan = PlanGroup(*pod, owners, jobs_per_pod_(scheduler));
-  SUBLET_RETURN_IF_ERROR(ApplyGroup(MakePodGroup(*pod, owners, plan)));
+  SUBLET_RETURN_IF_ERROR(ApplyGroup(MakePodGroup(*pod, owners, plan), plan.raises_minimum));
   Json metadata = {{"annotations", {{"pod-group-name", plan.name}}}};
   if (!plan.sub_group.empty()) {
     metadata["labels"]["kai.scheduler/subgroup-name"] = plan.sub_group;

@@ -16,18 +16,32 @@
 
 namespace sublet::scheduler {
 
+// One sub group of a plan; a leaf has a minimum of pods, a parent one of children.
+struct PlannedGroup {
+  std::string name;
+  std::int64_t min_member = 0;
+  std::string parent;  // "" = the root
+  std::optional<std::int64_t> min_sub_group;
+};
+
 // What one pod's group looks like.
 struct GroupPlan {
   std::string name;  // of the PodGroup
   kube::Json owner;  // ownerReference of the PodGroup
   std::int64_t min_member = 1;
-  std::string default_class;                                     // train, inference, build
-  std::vector<std::pair<std::string, std::int64_t>> sub_groups;  // name, minMember
-  std::string sub_group;                                         // the pod's own
+  std::string default_class;  // train, inference, build
+  std::vector<PlannedGroup> sub_groups;
+  std::string sub_group;  // the pod's own
+  // Of the root; the PodGroup then has no minMember.
+  std::optional<std::int64_t> min_sub_group;
+  // The group may stand already with a smaller minimum, which this pod raises.
+  bool raises_minimum = false;
 };
 
 // Decides the group of `pod` from its owners, top owner last (empty: a bare pod). Pure.
-// `jobs_per_pod`: KAI before 0.15 makes one group per pod of a Job.
+// `jobs_per_pod`: as KAI before 0.15, one group per pod of a Job, and of a JobSet one flat group, or
+// one per replicated job when they start in order. Later KAI makes a tree of a JobSet: a group per
+// replicated job, below it one per Job.
 GroupPlan PlanGroup(const kube::Json& pod, const std::vector<kube::Json>& owners,
                     bool jobs_per_pod);
 
@@ -49,7 +63,7 @@ class PodGrouper {
   // From the pod's controller up to the top. Errors: the API's, but an owner that is gone ends the
   // chain.
   Result<std::vector<kube::Json>> Owners(const kube::Json& pod);
-  Result<void> ApplyGroup(const kube::Json& group);
+  Result<void> ApplyGroup(const kube::Json& group, bool raises_minimum);
 
   const client::Client client_;
   client::Informer& pods_;

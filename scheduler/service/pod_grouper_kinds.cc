@@ -1,5 +1,6 @@
 // How each kind of owner groups its pods.
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "kube/object.h"
@@ -9,6 +10,8 @@ namespace sublet::scheduler {
 namespace {
 
 using kube::Json;
+
+constexpr std::int64_t kReplicasMax = 10'000;  // Jobs of one replicated job that become sub groups
 
 std::string GroupName(const Json& owner) {
   return "pg-" + std::string(kube::NameOf(owner)) + "-" + std::string(kube::UidOf(owner));
@@ -22,7 +25,12 @@ Json OwnerReferenceOf(const Json& owner) {
 }
 
 GroupPlan PerOwner(const Json& owner, std::int64_t min_member, const char* priority) {
-  return {GroupName(owner), OwnerReferenceOf(owner), min_member, priority, {}, ""};
+  GroupPlan plan;
+  plan.name = GroupName(owner);
+  plan.owner = OwnerReferenceOf(owner);
+  plan.min_member = min_member;
+  plan.default_class = priority;
+  return plan;
 }
 
 // The sum of replicas of a map {name: {replicas}} of replica specs (Kubeflow), or its override.
@@ -55,7 +63,7 @@ GroupPlan Kubeflow(const Json& pod, const Json& job, const char* specs) {
         std::string lower = name;
         std::transform(lower.begin(), lower.end(), lower.begin(),
                        [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-        plan.sub_groups.emplace_back(lower, kube::FindInt(spec, {"replicas"}, 1));
+        plan.sub_groups.push_back({lower, kube::FindInt(spec, {"replicas"}, 1), "", {}});
       }
       plan.sub_group = role;
     }
@@ -72,13 +80,14 @@ GroupPlan Ray(const Json& pod, const Json& top) {
     cluster = kube::Find(top, {"spec"});
   }
   GroupPlan plan = PerOwner(top, 1, "train");
-  plan.sub_groups.emplace_back("headgroup", 1);
+  plan.sub_groups.push_back({"headgroup", 1, "", {}});
   if (cluster != nullptr) {
     for (const Json& group : cluster->value("workerGroupSpecs", Json::array())) {
       const std::int64_t workers =
           kube::FindInt(group, {"minReplicas"}, 0) *
           std::max<std::int64_t>(kube::FindInt(group, {"numOfHosts"}, 1), 1);
-      plan.sub_groups.emplace_back(std::string(kube::FindString(group, {"groupName"})), workers);
+      plan.sub_groups.push_back(
+          {std::string(kube::FindString(group, {"groupName"})), workers, "", {}});
       plan.min_member += workers;
     }
   }
@@ -104,12 +113,61 @@ GroupPlan JobSet(const Json& pod, const Json& set) {
   return plan;
 }
 
+// KAI from 0.16 on: the root asks for the replicated jobs, each of them for its Jobs, each Job for
+// its pods. Those that start in order count one by one.
+GroupPlan JobSetTree(const Json& pod, const Json& set) {
+  GroupPlan plan = PerOwner(set, 1, "train");
+  const bool in_order =
+      kube::FindString(set, {"spec", "startupPolicy", "startupPolicyOrder"}) == "InOrder";
+  std::int64_t jobs = 0;
+  for (const Json& job : set.at("spec").value("replicatedJobs", Json::array())) {
+    const std::string name(kube::FindString(job, {"name"}));
+    const std::int64_t replicas =
+        std::clamp<std::int64_t>(kube::FindInt(job, {"replicas"}, 1), 0, kReplicasMax);
+    const std::int64_t pods = std::min(kube::FindInt(job, {"template", "spec", "parallelism"}, 1),
+                                       kube::FindInt(job, {"template", "spec", "completions"},
+                                                     std::numeric_limits<std::int64_t>::max()));
+    plan.sub_groups.push_back({name, 0, "", replicas});
+    for (std::int64_t i = 0; i < replicas; ++i) {
+      plan.sub_groups.push_back({name + "-replica-" + std::to_string(i), pods, name, {}});
+    }
+    ++jobs;
+  }
+  const std::string asked(kube::AnnotationOf(set, "kai.scheduler/batch-min-member"));
+  const std::int64_t least = std::atoll(asked.c_str());
+  plan.min_sub_group = least > 0 ? least : in_order ? 1 : jobs;
+  plan.sub_group = std::string(kube::LabelOf(pod, "jobset.sigs.k8s.io/replicatedjob-name")) +
+                   "-replica-" + std::string(kube::LabelOf(pod, "jobset.sigs.k8s.io/job-index"));
+  return plan;
+}
+
+// A launcher that is made when the workers are ready is not waited for until it is there.
+GroupPlan MpiJob(const Json& pod, const Json& job) {
+  GroupPlan plan = Kubeflow(pod, job, "mpiReplicaSpecs");
+  const bool asked =
+      kube::FindInt(job, {"spec", "runPolicy", "schedulingPolicy", "minAvailable"}, 0) > 0;
+  if (asked || kube::FindString(job, {"spec", "launcherCreationPolicy"}) != "WaitForWorkersReady") {
+    return plan;
+  }
+  const bool launcher = kube::LabelOf(pod, "training.kubeflow.org/job-role") == "launcher" ||
+                        kube::LabelOf(pod, "training.kubeflow.org/replica-type") == "launcher";
+  if (launcher) {
+    plan.raises_minimum = true;
+  } else {
+    plan.min_member = std::max<std::int64_t>(
+        plan.min_member -
+            kube::FindInt(job, {"spec", "mpiReplicaSpecs", "Launcher", "replicas"}, 1),
+        1);
+  }
+  return plan;
+}
+
 GroupPlan LeaderWorkerSet(const Json& pod, const Json& set) {
   const std::string index(kube::LabelOf(pod, "leaderworkerset.sigs.k8s.io/group-index"));
   const std::int64_t size = kube::FindInt(set, {"spec", "leaderWorkerTemplate", "size"}, 1);
   GroupPlan plan = PerOwner(set, size, "train");
   plan.name += "-group-" + index;
-  plan.sub_groups = {{"leader", 1}, {"workers", size - 1}};
+  plan.sub_groups = {{"leader", 1, "", {}}, {"workers", size - 1, "", {}}};
   plan.sub_group =
       kube::LabelOf(pod, "leaderworkerset.sigs.k8s.io/worker-index") == "0" ? "leader" : "workers";
   return plan;
@@ -153,11 +211,13 @@ GroupPlan PlanGroup(const Json& pod, const std::vector<Json>& owners, bool jobs_
          {std::pair<const char*, const char*>{"PyTorchJob", "pytorchReplicaSpecs"},
           {"TFJob", "tfReplicaSpecs"},
           {"XGBoostJob", "xgbReplicaSpecs"},
-          {"JAXJob", "jaxReplicaSpecs"},
-          {"MPIJob", "mpiReplicaSpecs"}}) {
+          {"JAXJob", "jaxReplicaSpecs"}}) {
       if (kind == job) {
         return Kubeflow(pod, top, specs);
       }
+    }
+    if (kind == "MPIJob") {
+      return MpiJob(pod, top);
     }
     if (kind == "Notebook") {
       return PerOwner(top, 1, "build");
@@ -167,7 +227,7 @@ GroupPlan PlanGroup(const Json& pod, const std::vector<Json>& owners, bool jobs_
     return Ray(pod, top);
   }
   if (kind == "JobSet") {
-    return JobSet(pod, top);
+    return jobs_per_pod ? JobSet(pod, top) : JobSetTree(pod, top);
   }
   if (kind == "LeaderWorkerSet") {
     return LeaderWorkerSet(pod, top);
@@ -179,9 +239,11 @@ GroupPlan PlanGroup(const Json& pod, const std::vector<Json>& owners, bool jobs_
   if (kind == "PodGang" || api_version.starts_with("grove.io/")) {
     GroupPlan plan = PerOwner(top, 0, "train");
     for (const Json& group : top.value("spec", Json::object()).value("podgroups", Json::array())) {
-      plan.sub_groups.emplace_back(std::string(kube::FindString(group, {"name"})),
-                                   kube::FindInt(group, {"minReplicas"}, 1));
-      plan.min_member += plan.sub_groups.back().second;
+      plan.sub_groups.push_back({std::string(kube::FindString(group, {"name"})),
+                                 kube::FindInt(group, {"minReplicas"}, 1),
+                                 "",
+                                 {}});
+      plan.min_member += plan.sub_groups.back().min_member;
     }
     plan.min_member = std::max<std::int64_t>(plan.min_member, 1);
     plan.sub_group = kube::LabelOf(pod, "grove.io/podclique");
@@ -227,8 +289,21 @@ Json MakePodGroup(const Json& pod, const std::vector<Json>& owners, const GroupP
   if (!topology.empty()) {
     spec["topologyConstraint"] = std::move(topology);
   }
-  for (const auto& [name, minimum] : plan.sub_groups) {
-    spec["subGroups"].push_back({{"name", name}, {"minMember", minimum}});
+  for (const PlannedGroup& group : plan.sub_groups) {
+    Json entry = {{"name", group.name}};
+    if (group.min_sub_group) {
+      entry["minSubGroup"] = *group.min_sub_group;
+    } else {
+      entry["minMember"] = group.min_member;
+    }
+    if (!group.parent.empty()) {
+      entry["parent"] = group.parent;
+    }
+    spec["subGroups"].push_back(std::move(entry));
+  }
+  if (plan.min_sub_group) {
+    spec.erase("minMember");
+    spec["minSubGroup"] = *plan.min_sub_group;
   }
   Json labels = kube::LabelsOf(top) == nullptr ? Json::object() : *kube::LabelsOf(top);
   labels["kai.scheduler/queue"] = spec["queue"];

@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
-#include "base/metrics.h"
 #include "scheduler/service/what_if.h"
 #include "scheduler/simulation.h"
 
@@ -100,6 +99,7 @@ SchedulerService::SchedulerService(SchedulerServiceOptions options, const Clock&
   FeedOptions feed;
   feed.kai = options_.kai;
   feed.gpu_nodes = options_.gpu_nodes;
+  feed.storage_classes_known = options_.storage_classes_known;
   if (broker_ != nullptr) {
     feed.own_bytes = [this](const std::string& uuid, std::int64_t generation) {
       return broker_->OwnBytes(uuid, generation);
@@ -108,7 +108,7 @@ SchedulerService::SchedulerService(SchedulerServiceOptions options, const Clock&
       return broker_->DevicesOf(ns, uid);
     };
   }
-  feed_ = std::make_unique<Feed>(informers_, feed, [this] { Wake(); });
+  feed_ = std::make_unique<Feed>(informers_, feed, [this] { wakeup_.Wake(); });
   BinderOptions binder{options_.client, 4, options_.enforce,
                        options_.slices && options_.slices->tenant.empty()};
   binder_ =
@@ -117,9 +117,10 @@ SchedulerService::SchedulerService(SchedulerServiceOptions options, const Clock&
           MutexLock lock(mutex_);
           results_.push_back(std::move(result));
         }
-        Wake();
+        wakeup_.Wake();
       });
   binder_->UseSlices(broker_.get());
+  engine_.MeasureWith([this] { return MicrosSince(MonotonicTime{}); });
   for (const Profile& profile : options_.profiles) {
     if (profile.usage_half_life > 0 && !usage_) {
       usage_.emplace(profile.usage_half_life);
@@ -157,12 +158,8 @@ Millis SchedulerService::NowMillis() const {
       .count();
 }
 
-void SchedulerService::Wake() {
-  {
-    MutexLock lock(mutex_);
-    woken_ = true;
-  }
-  wake_.NotifyOne();
+std::int64_t SchedulerService::MicrosSince(MonotonicTime begun) const {
+  return std::chrono::duration_cast<std::chrono::microseconds>(clock_.Monotonic() - begun).count();
 }
 
 void SchedulerService::Start() {
@@ -183,7 +180,7 @@ void SchedulerService::Stop() {
     }
     stopped_ = true;
   }
-  wake_.NotifyAll();
+  wakeup_.Wake();
   if (thread_.joinable()) {
     thread_.join();
   }
@@ -221,17 +218,24 @@ void SchedulerService::Run() {
 void SchedulerService::Cycle() {
   std::vector<BindResult> results;
   std::vector<Question> questions;
-  {
-    MutexLock lock(mutex_);
-    results.swap(results_);
-    questions.swap(questions_);
-    // Before the feed is emptied: what comes while its changes are applied is not in this cycle and
-    // has to wake the next.
-    woken_ = false;
+  bool stopped = false;
+  wakeup_.Take([&] {
+    {
+      MutexLock lock(mutex_);
+      stopped = stopped_;  // news like any other: said before, it is not said again
+      results.swap(results_);
+      questions.swap(questions_);
+    }
+    feed_->ApplyTo(engine_);
+  });
+  if (stopped) {
+    return;
   }
-  feed_->ApplyTo(engine_);
   const Millis now = NowMillis();
   for (const BindResult& result : results) {
+    if (result.kind == Decision::Kind::kBind && result.done) {
+      metrics_.Bound(result.micros);
+    }
     if (result.done) {
       continue;  // the pod's own event says it
     }
@@ -243,38 +247,32 @@ void SchedulerService::Cycle() {
   }
   const MonotonicTime begun = clock_.Monotonic();
   const CycleResult cycle = engine_.Run(now);
-  Count(cycle,
-        std::chrono::duration_cast<std::chrono::microseconds>(clock_.Monotonic() - begun).count());
+  metrics_.Cycle(cycle, MicrosSince(begun), now, engine_);
   const MonotonicTime status_due = status_->Report(cycle, engine_);
+  metrics_.Queues(status_->queues());
   binder_->Submit(cycle.decisions, engine_);
   for (const Question& question : questions) {
     question(engine_);
   }
   const Deadline usage_due = KeepUsage(now);
-  MutexLock lock(mutex_);
   if (cycle.more) {
     return;
   }
-  const Deadline until = std::min(
+  (void)wakeup_.WaitUntil(std::min(
       std::min<Deadline>(status_due, usage_due),
       cycle.earliest == kNever
           ? Deadline::max()
-          : After(std::chrono::milliseconds(std::max<Millis>(cycle.earliest - NowMillis(), 1))));
-  while (!woken_ && !stopped_ && questions_.empty() && results_.empty()) {
-    if (until == Deadline::max()) {
-      wake_.Wait(mutex_);
-    } else if (!wake_.WaitUntil(mutex_, until)) {
-      break;
-    }
-  }
+          : After(std::chrono::milliseconds(std::max<Millis>(cycle.earliest - NowMillis(), 1)))));
 }
 
 void SchedulerService::ReadUsage() {
   if (!usage_) {
     return;
   }
+  const MonotonicTime begun = clock_.Monotonic();
   const auto kept =
       options_.client.Get({{"", "v1", "configmaps"}, kUsageNamespace, kUsageName, ""});
+  metrics_.UsageRead(MicrosSince(begun));
   if (kept.ok() && usage_->Decode(std::string(kube::FindString(*kept, {"data", "usage.json"})))) {
     engine_.SetUsage(usage_->Shares());
   } else if (kept.ok() || !kept.error().Is(Reason::kNotFound)) {
@@ -294,6 +292,7 @@ Deadline SchedulerService::KeepUsage(Millis now) {
   if (now - usage_told_ >= kUsageTold || now < usage_told_) {
     usage_told_ = now;
     engine_.SetUsage(usage_->Shares());
+    metrics_.Usage(usage_->Shares());
     const Json map = {{"apiVersion", "v1"},
                       {"kind", "ConfigMap"},
                       {"metadata", {{"name", kUsageName}, {"namespace", kUsageNamespace}}},
@@ -323,7 +322,7 @@ bool SchedulerService::Ask(Question question) {
       answered->set_value();
     });
   }
-  wake_.NotifyOne();
+  wakeup_.Wake();
   return answered->get_future().wait_for(std::chrono::seconds(30)) == std::future_status::ready;
 }
 
@@ -367,91 +366,6 @@ Result<Json> SchedulerService::WhatIf(const std::vector<Json>& objects) {
   const WhatIfContext context{options_.profiles,
                               [this](const std::string& name) { return feed_->PriorityOf(name); }};
   return scheduler::WhatIf(context, std::move(*shared), objects, NowMillis());
-}
-
-void SchedulerService::Count(const CycleResult& cycle, std::int64_t micros) {
-  MutexLock lock(mutex_);
-  ++counts_.cycles;
-  counts_.micros += micros;
-  counts_.micros_last = micros;
-  counts_.steps += cycle.steps;
-  counts_.refused += static_cast<std::int64_t>(cycle.verdicts.size());
-  for (const Decision& decision : cycle.decisions) {
-    counts_.bound += decision.kind == Decision::Kind::kBind ? 1 : 0;
-    counts_.promised += decision.kind == Decision::Kind::kPipeline ? 1 : 0;
-    if (decision.kind == Decision::Kind::kEvict) {
-      ++counts_.evicted[decision.action];
-    }
-  }
-  queue_views_ = status_->queues();
-}
-
-void SchedulerService::AppendMetrics(std::string& out) {
-  Counts counts;
-  std::vector<QueueView> queues;
-  {
-    MutexLock lock(mutex_);
-    counts = counts_;
-    queues = queue_views_;
-  }
-  Metrics::AppendSample(out, "kai_e2e_scheduling_latency_milliseconds",
-                        "Time of the last scheduling cycle", "gauge",
-                        static_cast<double>(counts.micros_last) / 1000);
-  Metrics::AppendSample(out, "kai_scheduling_cycles_total", "Cycles run", "counter",
-                        static_cast<double>(counts.cycles));
-  Metrics::AppendSample(out, "kai_scheduling_seconds_total", "Time spent deciding", "counter",
-                        static_cast<double>(counts.micros) / 1e6);
-  Metrics::AppendSample(out, "kai_scenarios_simulation_by_action", "Steps of the victim searches",
-                        "counter", static_cast<double>(counts.steps));
-  Metrics::AppendSample(out, "kai_podgroups_unschedulable_total",
-                        "Verdicts that a pod group cannot be placed", "counter",
-                        static_cast<double>(counts.refused));
-  Metrics::AppendSample(out, "kai_pods_bound_total", "Bindings decided", "counter",
-                        static_cast<double>(counts.bound));
-  // One family: its name and type are said once.
-  std::string evicted;
-  for (const auto& [action, count] : counts.evicted) {
-    evicted += "kai_pod_group_evicted_pods_total{action=\"" + action + "\"} " +
-               std::to_string(count) + "\n";
-  }
-  if (!evicted.empty()) {
-    out +=
-        "# HELP kai_pod_group_evicted_pods_total Evictions decided\n# TYPE "
-        "kai_pod_group_evicted_pods_total counter\n" +
-        evicted;
-  }
-  const auto family = [&](const char* name, const char* help,
-                          const std::function<double(const QueueShare&)>& value) {
-    if (!queues.empty()) {
-      out += std::string("# HELP ") + name + " " + help + "\n# TYPE " + name + " gauge\n";
-    }
-    for (const QueueView& queue : queues) {
-      char number[48];
-      std::snprintf(number, sizeof(number), "%.10g", value(queue.share));
-      out += std::string(name) + "{queue_name=\"" + queue.name + "\"} " + number + "\n";
-    }
-  };
-  constexpr double kCores = 1000;
-  constexpr double kGigabyte = 1e9;
-  family("kai_queue_fair_share_cpu_cores", "Fair share of CPU",
-         [](const QueueShare& s) { return s.r[kCpu].fair_share / kCores; });
-  family("kai_queue_fair_share_memory_gb", "Fair share of memory",
-         [](const QueueShare& s) { return s.r[kMemory].fair_share / kGigabyte; });
-  family("kai_queue_fair_share_gpu", "Fair share of GPUs",
-         [](const QueueShare& s) { return s.r[kGpu].fair_share; });
-  family("kai_queue_deserved_gpus", "GPU quota",
-         [](const QueueShare& s) { return s.r[kGpu].deserved; });
-  family("kai_queue_quota_cpu_cores", "CPU quota", [](const QueueShare& s) {
-    return s.r[kCpu].deserved < 0 ? -1 : s.r[kCpu].deserved / kCores;
-  });
-  family("kai_queue_quota_memory_bytes", "Memory quota",
-         [](const QueueShare& s) { return s.r[kMemory].deserved; });
-  family("kai_queue_allocated_gpus", "GPUs allocated",
-         [](const QueueShare& s) { return s.r[kGpu].allocated; });
-  family("kai_queue_allocated_cpu_cores", "CPU allocated",
-         [](const QueueShare& s) { return s.r[kCpu].allocated / kCores; });
-  family("kai_queue_allocated_memory_bytes", "Memory allocated",
-         [](const QueueShare& s) { return s.r[kMemory].allocated; });
 }
 
 Result<Json> SchedulerService::Queues() {

@@ -16,18 +16,21 @@
 #include "scheduler/engine.h"
 #include "scheduler/service/binder.h"
 #include "scheduler/service/feed.h"
+#include "scheduler/service/metrics.h"
 #include "scheduler/service/pod_grouper.h"
 #include "scheduler/service/slices.h"
 #include "scheduler/service/status_writer.h"
+#include "scheduler/service/wakeup.h"
 #include "scheduler/usage.h"
 
 namespace sublet::scheduler {
 
 struct SchedulerServiceOptions {
-  std::vector<Profile> profiles;  // their scheduler names are disjoint
-  client::Client client;          // as system:kube-scheduler
-  bool kai = true;                // KAI's kinds are served
-  bool gpu_nodes = false;         // GpuNode is served
+  std::vector<Profile> profiles;      // their scheduler names are disjoint
+  client::Client client;              // as system:kube-scheduler
+  bool kai = true;                    // KAI's kinds are served
+  bool gpu_nodes = false;             // GpuNode is served
+  bool storage_classes_known = true;  // FeedOptions
   // Set when nodes grant slices. Where and as whom they are asked for.
   std::optional<SliceBrokerOptions> slices;
   bool enforce = true;
@@ -47,23 +50,22 @@ class SchedulerService {
   Result<kube::Json> Queues();
   // What would come of `objects` (scheduler/service/what_if.h), on a copy: nothing is written.
   Result<kube::Json> WhatIf(const std::vector<kube::Json>& objects);
-  // Sets the values of KAI's metrics that are read at scrape time; blocks for at most one cycle.
-  void AppendMetrics(std::string& out);
+  // KAI's metrics as of the last cycle (scheduler/service/metrics.h).
+  void AppendMetrics(std::string& out) const { metrics_.Append(out); }
 
  private:
   using Question = std::function<void(Engine&)>;
 
   void Run();
   void Cycle();
-  void Count(const CycleResult& cycle, std::int64_t micros);
   // Counts what queues held; tells the engine and keeps it in a ConfigMap once a minute. Returns
   // when it must be called again; never when no profile asks for a history.
   Deadline KeepUsage(Millis now);
   void ReadUsage();
-  void Wake();
   // Runs `question` between two cycles. False: stopped.
   bool Ask(Question question);
   Millis NowMillis() const;
+  std::int64_t MicrosSince(MonotonicTime begun) const;
 
   const SchedulerServiceOptions options_;
   const Clock& clock_;
@@ -81,19 +83,12 @@ class SchedulerService {
   std::optional<UsageHistory> usage_;
   Millis usage_counted_ = 0, usage_told_ = 0;
 
+  SchedulerMetrics metrics_;
+  Wakeup wakeup_;  // for all that the members below and the feed take in
   Mutex mutex_;
-  CondVar wake_;
-  bool woken_ SUBLET_GUARDED_BY(mutex_) = false;
   bool stopped_ SUBLET_GUARDED_BY(mutex_) = false;
   std::vector<BindResult> results_ SUBLET_GUARDED_BY(mutex_);
   std::vector<Question> questions_ SUBLET_GUARDED_BY(mutex_);  // at most kQuestionsMax
-  struct Counts {
-    std::int64_t cycles = 0, micros = 0, micros_last = 0, steps = 0, preemption_attempts = 0;
-    std::map<std::string, std::int64_t> evicted;  // by action
-    std::int64_t bound = 0, promised = 0, refused = 0;
-  };
-  Counts counts_ SUBLET_GUARDED_BY(mutex_);
-  std::vector<QueueView> queue_views_ SUBLET_GUARDED_BY(mutex_);  // as last written to Queue status
   std::thread thread_;
 };
 
