@@ -127,8 +127,7 @@ done
 if [ "$only" = tsan ] || { [ -n "$full" ] && wanted tsan; }; then
   part tsan-build build tsan all && part tsan unit_tests tsan
 fi
-# The build for TSan is clang's, with the thread safety analysis: under --full it is not done a second time.
-if [ "$only" = analyze ]; then
+if [ "$only" = analyze ] || { [ -n "$full" ] && wanted analyze; }; then
   part analyze build analyze all
 fi
 if [ "$only" = fuzz ] || { [ -n "$full" ] && wanted fuzz; }; then
