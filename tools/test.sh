@@ -3,8 +3,8 @@
 #   tools/test.sh             the unit tests; those of what reads outside bytes or keeps data, and the fuzz
 #                             targets' seeds, under ASan and UBSan; the e2e suites against the release build
 #   tools/test.sh --full      the above, all unit tests under ASan, TSan, thread safety analysis, libFuzzer,
-#                             long crash runs, upstream's servers
-#   tools/test.sh --only X    one part: unit, asan, tsan, analyze, fuzz, or an e2e suite (e2e/X/run.sh)
+#                             long crash runs, upstream's servers, the sources' format
+#   tools/test.sh --only X    one part: unit, asan, tsan, format, analyze, fuzz, or an e2e suite (e2e/X/run.sh)
 #   SUBLET_UPSTREAM=DIR       upstream's programs are in DIR (default build/upstream, made with --full)
 #   tools/test.sh --list      the parts
 # Prints one line per part and closes with 'N passed, N failed, N skipped'; exit 0 only when none failed.
@@ -18,7 +18,7 @@ while [ $# -gt 0 ]; do
   case $1 in
     --full) full=1 ;;
     --only) only=${2:?--only needs a part, see tools/test.sh --list}; shift ;;
-    --list) echo "unit asan release tsan analyze fuzz $(cd e2e && ls -d */ 2>/dev/null | while read -r d; do [ -x "$d/run.sh" ] && echo -n "${d%/} "; done)"; exit 0 ;;
+    --list) echo "unit asan release tsan format analyze fuzz $(cd e2e && ls -d */ 2>/dev/null | while read -r d; do [ -x "$d/run.sh" ] && echo -n "${d%/} "; done)"; exit 0 ;;
     -h|--help) sed -n '2,10p' "$0" | cut -c3-; exit 0 ;;
     *) echo "test.sh: unknown argument $1; see tools/test.sh --help" >&2; exit 2 ;;
   esac
@@ -129,6 +129,9 @@ if [ "$only" = tsan ] || { [ -n "$full" ] && wanted tsan; }; then
 fi
 if [ "$only" = analyze ] || { [ -n "$full" ] && wanted analyze; }; then
   part analyze build analyze all
+fi
+if [ "$only" = format ] || { [ -n "$full" ] && wanted format; }; then
+  part format tools/format.sh --check
 fi
 if [ "$only" = fuzz ] || { [ -n "$full" ] && wanted fuzz; }; then
   part fuzz tools/fuzz.sh
