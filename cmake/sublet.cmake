@@ -68,7 +68,7 @@ if(SUBLET_USE_PCH)
   # A precompiled header holds times and paths; ccache compares this text instead, so that another
   # checkout of the same sources with the same flags finds what was compiled before.
   file(WRITE ${CMAKE_BINARY_DIR}/CMakeFiles/sublet_pch.dir/cmake_pch.hxx.${extension}.sum
-    "1 ${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_BUILD_TYPE} ${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_DEBUG} ${CMAKE_CXX_FLAGS_RELEASE} ${SUBLET_SANITIZE}${presets}\n")
+    "2 ${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_BUILD_TYPE} ${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_DEBUG} ${CMAKE_CXX_FLAGS_RELEASE} ${SUBLET_SANITIZE}${presets}\n")
   file(WRITE ${CMAKE_BINARY_DIR}/pch.cc "// Carries the precompiled header of all folders.\n")
   add_library(sublet_pch STATIC ${CMAKE_BINARY_DIR}/pch.cc)
   target_link_libraries(sublet_pch PRIVATE sublet_flags)
@@ -76,7 +76,7 @@ if(SUBLET_USE_PCH)
   target_precompile_headers(sublet_pch PRIVATE
     <algorithm> <atomic> <chrono> <cstdint> <deque> <functional> <map> <memory> <mutex> <optional>
     <set> <string> <string_view> <thread> <unordered_map> <utility> <variant> <vector>
-    <nlohmann/json.hpp>)
+    ${CMAKE_SOURCE_DIR}/kube/json_instances.h)
 endif()
 
 function(sublet_common target)
