@@ -169,6 +169,11 @@ class DockerEngine final : public ContainerEngine {
   }
 
   Result<void> Remove(const std::string& id) override;
+  Result<bool> RemoveSandbox(const std::string& id) override {
+    SUBLET_TRY(const EngineInfo info, Info());
+    SUBLET_RETURN_IF_ERROR(Remove(id));
+    return info.kind == EngineKind::kPodman;
+  }
   Result<void> UpdateResources(const std::string& id, const ResourceUpdate& update) override;
 
   Result<std::unique_ptr<StreamSession>> Exec(const std::string& id,

@@ -212,6 +212,9 @@ class ContainerEngine {
   virtual Result<void> Signal(const std::string& id, const std::string& signal) = 0;
   // Kills what runs and removes the container with its anonymous volumes; absent is no error.
   virtual Result<void> Remove(const std::string& id) = 0;
+  // The same for a sandbox. True when the containers that shared its namespaces went with it (Podman);
+  // otherwise they have to be removed by themselves (Docker).
+  virtual Result<bool> RemoveSandbox(const std::string& id) = 0;
   virtual Result<void> UpdateResources(const std::string& id, const ResourceUpdate& update) = 0;
 
   virtual Result<std::unique_ptr<StreamSession>> Exec(const std::string& id,

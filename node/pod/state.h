@@ -71,6 +71,8 @@ struct SandboxRecord {
   int pid = 0;
   std::string ip;  // "" for pods on the machine's network
   int attempt = 0;
+  bool is_removed = false;    // the engine has it no more
+  bool took_members = false;  // nor the containers that ran in it
 };
 
 struct PodRecord {

@@ -80,9 +80,13 @@ void PodWorker::StopSandbox() {
   record_.is_sandbox_job = true;
   const bool remove = plan_->deleting || record_.removed_from_api;
   RunJob([this, id = record_.sandbox->id, remove](Job&) {
-    // The engine removes members along with their sandbox in one go.
-    auto stopped = remove ? services_.engine.Remove(id) : services_.engine.Signal(id, "SIGKILL");
-    return std::function<void()>([this, stopped = std::move(stopped), id] {
+    Result<bool> stopped = false;
+    if (remove) {
+      stopped = services_.engine.RemoveSandbox(id);
+    } else if (auto killed = services_.engine.Signal(id, "SIGKILL"); !killed.ok()) {
+      stopped = std::move(killed).error();
+    }
+    return std::function<void()>([this, stopped = std::move(stopped), id, remove] {
       record_.is_sandbox_job = false;
       if (!stopped.ok()) {
         log::Warn("cannot stop a sandbox", {{"pod", plan_->Text()}, {"error", stopped.error()}});
@@ -90,6 +94,8 @@ void PodWorker::StopSandbox() {
       if (record_.sandbox && record_.sandbox->id == id) {
         record_.sandbox->phase = ContainerPhase::kExited;
         record_.sandbox->pid = 0;
+        record_.sandbox->is_removed = remove && stopped.ok();
+        record_.sandbox->took_members = record_.sandbox->is_removed && *stopped;
       }
     });
   });
@@ -231,14 +237,18 @@ void PodWorker::TearDown() {
   const bool remove = plan_->deleting || record_.removed_from_api;
   std::vector<std::string> containers;
   if (remove) {
+    // What went with the sandbox is not asked for again: when many pods end, each question takes a
+    // turn among the removals of others.
+    const std::string gone_with =
+        record_.sandbox && record_.sandbox->took_members ? record_.sandbox->id : "";
     for (const auto& [name, state] : record_.containers) {
       for (const auto& run : {state.current, state.previous}) {
-        if (run) {
+        if (run && (gone_with.empty() || run->sandbox_id != gone_with)) {
           containers.push_back(run->id);
         }
       }
     }
-    if (record_.sandbox) {
+    if (record_.sandbox && !record_.sandbox->is_removed) {
       containers.push_back(record_.sandbox->id);
     }
   }
