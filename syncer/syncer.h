@@ -45,6 +45,11 @@ class Syncer {
   // it is not on the host), ServiceUnavailable (not running yet).
   Result<std::string> HostPodPath(const kube::ObjectKey& virtual_pod) const;
   client::Client& host_client() { return options_.host_client; }
+  client::Client& virtual_client() { return options_.virtual_client; }
+  // A text of the host with its names turned into the tenant's.
+  std::string ForTenant(std::string_view text, std::string_view virtual_namespace) const {
+    return reporter_.Sanitise(text, virtual_namespace);
+  }
 
   // The spec of the host Service made for `virtual_service`, which is being written in the tenant.
   // Errors: ServiceUnavailable (not running yet, or services are not synced), Timeout, the host's

@@ -25,6 +25,7 @@ struct PodTunnel {
 struct Destination {
   std::shared_ptr<client::Transport> transport;
   std::string target;
+  bool is_log = false;  // the answer is a text that may go on: sent as it comes
 };
 
 class NodeDialer {

@@ -206,32 +206,41 @@ void TunnelService::Log(const CallPtr& call) {
   if (!tunnel.ok()) {
     return SendError(*call, tunnel.error());
   }
-  Response head;
-  head.content_type = "text/plain";
   if (tunnel->node.empty()) {
+    Response head;
+    head.content_type = "text/plain";
     return call->responder->Send(std::move(head));  // not started anywhere: no lines yet
   }
   const auto destination = dialer_.ToPod(*tunnel);
   if (!destination.ok()) {
     return SendError(*call, destination.error());
   }
+  SendLog(call, *destination);
+}
+
+void TunnelService::SendLog(const CallPtr& call, const Destination& destination) {
   client::HttpRequest request;
-  request.target = destination->target;
+  request.target = destination.target;
   request.deadline = After(options_.dial_timeout);
-  auto stream = destination->transport->OpenStream(request);
+  auto stream = destination.transport->OpenStream(request);
   if (!stream.ok()) {
     const Status& error = stream.error();
     return SendError(*call,
                      error.Is(Reason::kServiceUnavailable)
-                         ? InternalError("Get \"" + destination->target + "\": " + error.message())
+                         ? InternalError("Get \"" + destination.target + "\": " + error.message())
                          : error);
   }
+  Response head;
+  head.content_type = "text/plain";
   call->responder->SendStream(std::move(head), MakeLogStream(std::move(*stream)));
 }
 
 void TunnelService::Proxy(const CallPtr& call, Result<Destination> destination) {
   if (!destination.ok()) {
     return SendError(*call, destination.error());
+  }
+  if (destination->is_log && call->request->method == "GET") {
+    return SendLog(call, *destination);
   }
   if (WantsUpgrade(*call->request)) {
     return Forward(call, *destination);

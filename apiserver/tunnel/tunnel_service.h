@@ -42,6 +42,7 @@ class TunnelService {
   void ProxyService(const CallPtr& call);
   void ProxyNode(const CallPtr& call);
   void Proxy(const CallPtr& call, Result<Destination> destination);
+  void SendLog(const CallPtr& call, const Destination& destination);
   void Forward(const CallPtr& call, const Destination& destination);
   // GET of exec, attach and port-forward also needs "create", as POST does.
   Result<void> CheckCreate(const Call& call) const;
