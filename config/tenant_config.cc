@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "base/nearest.h"
 #include "kube/pod_security.h"
@@ -158,6 +159,13 @@ std::string ReadTolerations(const YAML::Node& node, Json& out) {
 Reader Bool(bool TenantConfig::*member) {
   return [member](const YAML::Node& node, TenantConfig& c) { return ReadBool(node, c.*member); };
 }
+Reader AlwaysOn() {
+  return [](const YAML::Node& node, TenantConfig&) {
+    bool on = true;
+    const std::string wrong = ReadBool(node, on);
+    return !wrong.empty() ? wrong : on ? "" : std::string("cannot be switched off");
+  };
+}
 Reader TextMap(std::map<std::string, std::string> TenantConfig::*member) {
   return [member](const YAML::Node& node, TenantConfig& c) { return ReadTextMap(node, c.*member); };
 }
@@ -208,8 +216,9 @@ const std::vector<Key>& Schema() {
        "the embedded scheduler; off: the host schedules (true)",
        [](const N& n, C& c) { return ReadBool(n, c.control_plane.scheduler_enabled); }},
       {"controlPlane.scheduler.profiles", "list of {schedulerName, profile, arguments}",
-       "behaviour per scheduler name; arguments as KAI names them, for example kValue; profiles: "
-       "default, kai-0.7, kai-0.9, kai-0.13, kai-0.17",
+       "behaviour per scheduler name; arguments as KAI names them, for example kValue, or "
+       "usageHalfLifePeriod (168h: past use counts in the fair share, half of it after a week); "
+       "profiles: default, kai-0.7, kai-0.9, kai-0.13, kai-0.17",
        [](const N& n, C& c) { return ReadProfiles(n, c.control_plane.scheduler_profiles); }},
       {"controlPlane.scheduler.kai.enabled", "bool", "KAI's CRDs, queues and admission (true)",
        [](const N& n, C& c) { return ReadBool(n, c.control_plane.kai_crds); }},
@@ -218,11 +227,7 @@ const std::vector<Key>& Schema() {
          return ReadOneOf(n, c.control_plane.gpu_enforce, {"on", "off"});
        }},
       {"sync.toHost.pods.enabled", "bool", "pods are always synced: only true is allowed",
-       [](const N& n, C&) {
-         bool on = true;
-         const std::string wrong = ReadBool(n, on);
-         return !wrong.empty() ? wrong : on ? "" : std::string("cannot be switched off");
-       }},
+       AlwaysOn()},
       {"sync.toHost.pods.translateImage", "map", "image used on the host instead, by exact name",
        TextMap(&C::translate_images)},
       {"sync.toHost.pods.enforceTolerations", "list of tolerations", "added to every host pod",
@@ -239,10 +244,15 @@ const std::vector<Key>& Schema() {
        "scheduler names whose pods the host places", Texts(&C::host_schedulers)},
       {"sync.toHost.services.enabled", "bool", "(true)", Bool(&C::services)},
       {"sync.toHost.endpoints.enabled", "bool", "(true)", Bool(&C::endpoints)},
+      {"sync.toHost.endpointSlices.enabled", "bool", "(true)", Bool(&C::endpoint_slices)},
       {"sync.toHost.persistentVolumeClaims.enabled", "bool", "(true)",
        Bool(&C::persistent_volume_claims)},
+      {"sync.toHost.configMaps.enabled", "bool", "those a pod mentions always are: only true",
+       AlwaysOn()},
       {"sync.toHost.configMaps.all", "bool", "also those no pod mentions (false)",
        Bool(&C::config_maps_all)},
+      {"sync.toHost.secrets.enabled", "bool", "those a pod mentions always are: only true",
+       AlwaysOn()},
       {"sync.toHost.secrets.all", "bool", "also those no pod mentions (false)",
        Bool(&C::secrets_all)},
       {"sync.toHost.serviceAccounts.enabled", "bool", "(false)", Bool(&C::service_accounts)},
@@ -250,6 +260,14 @@ const std::vector<Key>& Schema() {
       {"sync.toHost.networkPolicies.enabled", "bool", "(false)", Bool(&C::network_policies)},
       {"sync.toHost.podDisruptionBudgets.enabled", "bool", "(false)",
        Bool(&C::pod_disruption_budgets)},
+      {"sync.toHost.storageClasses.enabled", "bool",
+       "the tenant's own classes; its control plane may then write every StorageClass of the host "
+       "(false)",
+       Bool(&C::storage_classes_to_host)},
+      {"sync.toHost.persistentVolumes.enabled", "bool",
+       "the tenant's own volumes; its control plane may then write every PersistentVolume of the "
+       "host (false)",
+       Bool(&C::persistent_volumes_to_host)},
       {"sync.toHost.priorityClasses.enabled", "bool", "(false)",
        Bool(&C::priority_classes_to_host)},
       {"sync.toHost.priorityClasses.max", "number",
@@ -262,11 +280,7 @@ const std::vector<Key>& Schema() {
        }},
       {"sync.fromHost.events.enabled", "bool", "(true)", Bool(&C::events)},
       {"sync.fromHost.nodes.enabled", "bool", "nodes are always shown: only true is allowed",
-       [](const N& n, C&) {
-         bool on = true;
-         const std::string wrong = ReadBool(n, on);
-         return !wrong.empty() ? wrong : on ? "" : std::string("cannot be switched off");
-       }},
+       AlwaysOn()},
       {"sync.fromHost.nodes.selector.all", "bool",
        "all nodes, the default; use labels to choose some",
        [](const N& n, C&) {
@@ -275,7 +289,12 @@ const std::vector<Key>& Schema() {
        }},
       {"sync.fromHost.nodes.selector.labels", "map", "only nodes with these labels",
        TextMap(&C::node_labels)},
-      {"sync.fromHost.storageClasses.enabled", "bool", "(true)", Bool(&C::storage_classes)},
+      {"sync.fromHost.storageClasses.enabled", "bool",
+       "(true, unless sync.toHost.storageClasses is on)",
+       [](const N& n, C& c) {
+         c.storage_classes_auto = false;
+         return ReadBool(n, c.storage_classes);
+       }},
       {"sync.fromHost.ingressClasses.enabled", "bool", "(false)", Bool(&C::ingress_classes)},
       {"sync.fromHost.runtimeClasses.enabled", "bool", "(false)", Bool(&C::runtime_classes)},
       {"sync.fromHost.priorityClasses.enabled", "bool", "(false)",
@@ -491,9 +510,23 @@ Result<TenantConfig> ParseTenantConfig(std::string_view yaml, std::string_view f
     return BadRequest(std::string(file) + ":" + std::to_string(error.mark.line + 1) + ": " +
                       error.msg);
   }
-  if (!walker.problems().empty()) {
+  std::vector<std::string> problems = walker.problems();
+  if (config.storage_classes_auto) {
+    config.storage_classes = !config.storage_classes_to_host;
+  }
+  // A name would mean two objects.
+  for (const auto& [to_host, from_host, name] :
+       {std::tuple<bool, bool, const char*>{config.storage_classes_to_host, config.storage_classes,
+                                            "storageClasses"},
+        {config.priority_classes_to_host, config.priority_classes_from_host, "priorityClasses"}}) {
+    if (to_host && from_host) {
+      problems.push_back(std::string(file) + ": sync.toHost." + name + " and sync.fromHost." +
+                         name + " cannot both be on");
+    }
+  }
+  if (!problems.empty()) {
     std::string text;
-    for (const std::string& problem : walker.problems()) {
+    for (const std::string& problem : problems) {
       text += (text.empty() ? "" : "\n") + problem;
     }
     return BadRequest(text);

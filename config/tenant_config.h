@@ -61,6 +61,7 @@ struct TenantConfig {
   std::vector<std::string> host_schedulers;   // sync.toHost.pods.hybridScheduling.hostSchedulers
   bool services = true;
   bool endpoints = true;
+  bool endpoint_slices = true;
   bool persistent_volume_claims = true;
   bool config_maps_all = false;
   bool secrets_all = false;
@@ -69,12 +70,15 @@ struct TenantConfig {
   bool network_policies = false;
   bool pod_disruption_budgets = false;
   bool priority_classes_to_host = false;
+  bool storage_classes_to_host = false;
+  bool persistent_volumes_to_host = false;
   std::int64_t priority_max = 1000000000;  // sync.toHost.priorityClasses.max
 
   // sync.fromHost
   bool events = true;
   std::map<std::string, std::string> node_labels;
   bool storage_classes = true;
+  bool storage_classes_auto = true;  // not said: off when the tenant's own go to the host
   bool ingress_classes = false;
   bool runtime_classes = false;
   bool priority_classes_from_host = false;

@@ -53,8 +53,21 @@ policies: {gpu: {devices: 2, memory: 40Gi}}
 TEST(TenantConfig, AnUnknownKeyNamesFileLineAndTheNearestOne) {
   EXPECT_EQ(ErrorOf("sync:\n  toHost:\n    pod:\n      x: 1\n"),
             "values.yaml:3: unknown key sync.toHost.pod; did you mean pods? allowed here: pods, "
-            "services, endpoints, persistentVolumeClaims, configMaps, secrets, serviceAccounts, "
-            "ingresses, networkPolicies, podDisruptionBudgets, priorityClasses");
+            "services, endpoints, endpointSlices, persistentVolumeClaims, configMaps, secrets, "
+            "serviceAccounts, ingresses, networkPolicies, podDisruptionBudgets, storageClasses, "
+            "persistentVolumes, priorityClasses");
+}
+
+TEST(TenantConfig, ClassesGoOneWayOnly) {
+  const auto own =
+      ParseTenantConfig("sync: {toHost: {storageClasses: {enabled: true}}}\n", "values.yaml");
+  ASSERT_TRUE(own.ok()) << own.error().message();
+  EXPECT_TRUE(own->storage_classes_to_host);
+  EXPECT_FALSE(own->storage_classes);
+  EXPECT_EQ(ErrorOf("sync: {toHost: {storageClasses: {enabled: true}},\n"
+                    "  fromHost: {storageClasses: {enabled: true}}}\n"),
+            "values.yaml: sync.toHost.storageClasses and sync.fromHost.storageClasses cannot both "
+            "be on");
 }
 
 TEST(TenantConfig, EveryProblemIsReportedAtOnce) {

@@ -10,5 +10,6 @@ echo
 echo "| key | type | meaning |"
 echo "| --- | --- | --- |"
 sed -n '/^const std::vector<Key>& Schema/,/^}/p' config/tenant_config.cc | tr '\n' ' ' |
-  grep -oE '\{"[A-Za-z.]+", "[^"]*", "[^"]*"' | sed -E 's/^\{"([^"]*)", "([^"]*)", "([^"]*)"$/\1\t\2\t\3/' |
+  sed -E 's/" +"//g' | grep -oE '\{"[A-Za-z.]+", +"[^"]*", +"[^"]*"' |
+  sed -E 's/^\{"([^"]*)", +"([^"]*)", +"([^"]*)"$/\1\t\2\t\3/' |
   while IFS=$'\t' read -r key type meaning; do echo "| \`$key\` | ${type//|/\\|} | $meaning |"; done

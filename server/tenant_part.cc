@@ -26,6 +26,7 @@ syncer::SyncConfig MakeSyncConfig(const config::TenantConfig& config) {
   sync.secrets_all = config.secrets_all;
   sync.services = config.services;
   sync.endpoints = config.endpoints;
+  sync.endpoint_slices = config.endpoint_slices;
   sync.persistent_volume_claims = config.persistent_volume_claims;
   sync.service_accounts = config.service_accounts;
   sync.ingresses = config.ingresses;
@@ -36,6 +37,8 @@ syncer::SyncConfig MakeSyncConfig(const config::TenantConfig& config) {
   sync.priority_classes_to_host = config.priority_classes_to_host;
   sync.priority_classes_from_host = config.priority_classes_from_host;
   sync.storage_classes = config.storage_classes;
+  sync.storage_classes_to_host = config.storage_classes_to_host;
+  sync.persistent_volumes_to_host = config.persistent_volumes_to_host;
   sync.ingress_classes = config.ingress_classes;
   sync.runtime_classes = config.runtime_classes;
   sync.events = config.events;

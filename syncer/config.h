@@ -23,6 +23,7 @@ struct SyncConfig {
   bool secrets_all = false;
   bool services = true;
   bool endpoints = true;
+  bool endpoint_slices = true;
   bool persistent_volume_claims = true;
   bool service_accounts = false;
   bool ingresses = false;
@@ -32,7 +33,9 @@ struct SyncConfig {
   bool pod_disruption_budgets = false;
   bool priority_classes_to_host = false;
   bool priority_classes_from_host = false;
-  bool storage_classes = true;
+  bool storage_classes = true;           // sync.fromHost.storageClasses
+  bool storage_classes_to_host = false;  // the tenant's own, never together with the above
+  bool persistent_volumes_to_host = false;
   bool ingress_classes = false;
   bool runtime_classes = false;
   bool events = true;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,7 +46,7 @@ struct SyncContext {
                                  std::string_view resource, std::string_view kind,
                                  bool cluster_scoped = false);
   client::Informer& VirtualInformer(std::string_view group, std::string_view version,
-                                    std::string_view resource, std::string_view kind);
+                                    std::string_view resource, std::string_view kind) const;
 };
 
 struct KindInfo {
@@ -69,6 +70,15 @@ class KindSyncer {
   // The two sides of a virtual key as the caches show them; nullptr = absent.
   virtual client::ObjectPtr Virtual(const kube::ObjectKey& key) const = 0;
   virtual client::ObjectPtr Host(const kube::ObjectKey& key) const = 0;
+
+  // Both exist: what Sync would answer without a write, when the kind knows that it would make
+  // none (the echo of its own last write). Asked before anything is parsed.
+  virtual std::optional<client::Outcome> Settled(const client::CachedObject& virtual_object,
+                                                 const client::CachedObject& host_object) {
+    static_cast<void>(virtual_object);
+    static_cast<void>(host_object);
+    return std::nullopt;
+  }
 
   // Only the virtual object exists.
   virtual Result<client::Outcome> SyncToHost(const kube::Json& virtual_object) = 0;

@@ -51,6 +51,9 @@ constexpr std::array<std::string_view, 10> kTravellingPrefixes = {"app.kubernete
                                                                   "ray.io/",
                                                                   "training.kubeflow.org/"};
 
+// The host says where a pod's node stands (Kubernetes 1.35 and later).
+constexpr std::string_view kTopologyPrefix = "topology.kubernetes.io/";
+
 bool IsMarkerKey(std::string_view key) {
   return key == kLabelManagedBy || key == kLabelNamespace || key == kLabelControlledBy;
 }
@@ -59,6 +62,34 @@ const Json& MapAt(const Json& object, std::string_view member) {
   static const Json empty = Json::object();
   const Json* found = kube::Find(object, {"metadata", member});
   return found != nullptr && found->is_object() ? *found : empty;
+}
+
+// What the tenant was shown of the host's labels and annotations.
+Json ShownOf(const Json& virtual_object) {
+  const auto text =
+      kube::FindString(virtual_object, {"metadata", "annotations", kAnnotationFromHost});
+  if (text.empty()) {
+    return Json::object();
+  }
+  auto shown = kube::ParseJson(text);
+  return shown.ok() && shown->is_object() ? std::move(*shown) : Json::object();
+}
+
+// True when `key` of the virtual object stands there as it was shown, untouched by the tenant.
+bool IsShown(const Json& shown, const char* map, const std::string& key, const Json& value) {
+  const Json* found = kube::Find(shown, {map, key});
+  return found != nullptr && *found == value;
+}
+
+bool Contains(std::string_view comma_separated, std::string_view key) {
+  for (std::size_t at = 0; at < comma_separated.size();) {
+    const std::size_t end = std::min(comma_separated.find(',', at), comma_separated.size());
+    if (comma_separated.substr(at, end - at) == key) {
+      return true;
+    }
+    at = end + 1;
+  }
+  return false;
 }
 
 }  // namespace
@@ -134,11 +165,52 @@ bool MayTravel(std::string_view key, const std::vector<std::string>& extra) {
   });
 }
 
+Json HostAdditionsPatch(const Json& virtual_object, const Json& host_object,
+                        const std::vector<std::string>& extra_keys) {
+  const Json before = ShownOf(virtual_object);
+  Json shown = Json::object();
+  Json patch = Json::object();
+  for (const auto& [note, map] :
+       {std::pair<std::string_view, const char*>{kAnnotationLabelKeys, "labels"},
+        {kAnnotationAnnotationKeys, "annotations"}}) {
+    const auto carried = kube::FindString(host_object, {"metadata", "annotations", note});
+    const Json& own = MapAt(virtual_object, map);
+    for (const auto& [key, value] : MapAt(host_object, map).items()) {
+      const bool may_travel = !key.starts_with(kPrefix) &&
+                              (MayTravel(key, extra_keys) || key.starts_with(kTopologyPrefix));
+      if (!may_travel || Contains(carried, key)) {
+        continue;
+      }
+      const auto here = own.find(key);
+      if (here != own.end() && *here != value && !IsShown(before, map, key, *here)) {
+        continue;  // the tenant says otherwise
+      }
+      shown[map][key] = value;
+      if (here == own.end() || *here != value) {
+        patch["metadata"][map][key] = value;
+      }
+    }
+    const Json shown_before = before.value(map, Json::object());
+    for (const auto& [key, value] : shown_before.items()) {
+      if (kube::Find(shown, {map, key}) == nullptr && !Contains(carried, key) &&
+          own.contains(key) && own[key] == value) {
+        patch["metadata"][map][key] = nullptr;
+      }
+    }
+  }
+  if (shown != before) {
+    patch["metadata"]["annotations"][std::string(kAnnotationFromHost)] =
+        shown.empty() ? Json() : Json(kube::Dump(shown));
+  }
+  return patch.empty() ? Json() : patch;
+}
+
 Json HostLabels(const Tenant& tenant, const Json& virtual_object,
                 const std::vector<std::string>& extra_keys) {
   Json labels = Json::object();
+  const Json shown = ShownOf(virtual_object);
   for (const auto& [key, value] : MapAt(virtual_object, "labels").items()) {
-    if (IsMarkerKey(key) || MayTravel(key, extra_keys)) {
+    if ((IsMarkerKey(key) || MayTravel(key, extra_keys)) && !IsShown(shown, "labels", key, value)) {
       labels[HostLabelKey(tenant, key)] = value;
     }
   }
@@ -153,17 +225,18 @@ Json HostLabels(const Tenant& tenant, const Json& virtual_object,
 Json HostAnnotations(const Tenant& tenant, const Json& virtual_object, std::string_view kind_text,
                      std::string_view host_name, const std::vector<std::string>& extra_keys) {
   Json annotations = Json::object();
+  const Json shown = ShownOf(virtual_object);
   std::string carried_annotations;
   for (const auto& [key, value] : MapAt(virtual_object, "annotations").items()) {
     if (!key.starts_with(kPrefix) && key != "kubectl.kubernetes.io/last-applied-configuration" &&
-        MayTravel(key, extra_keys)) {
+        MayTravel(key, extra_keys) && !IsShown(shown, "annotations", key, value)) {
       annotations[key] = value;
       carried_annotations += (carried_annotations.empty() ? "" : ",") + key;
     }
   }
   std::string carried_labels;
   for (const auto& [key, value] : MapAt(virtual_object, "labels").items()) {
-    if (IsMarkerKey(key) || MayTravel(key, extra_keys)) {
+    if ((IsMarkerKey(key) || MayTravel(key, extra_keys)) && !IsShown(shown, "labels", key, value)) {
       carried_labels += (carried_labels.empty() ? "" : ",") + HostLabelKey(tenant, key);
     }
   }

@@ -26,6 +26,9 @@ inline constexpr std::string_view kAnnotationLabelKeys = "sublet.dev/label-keys"
 inline constexpr std::string_view kAnnotationAnnotationKeys = "sublet.dev/annotation-keys";
 inline constexpr std::string_view kAnnotationHostName = "sublet.dev/object-host-name";
 inline constexpr std::string_view kAnnotationHostNamespace = "sublet.dev/object-host-namespace";
+// On the virtual object: the labels and annotations that the host added, as they were last shown:
+// {"labels": {...}, "annotations": {...}} as JSON text.
+inline constexpr std::string_view kAnnotationFromHost = "sublet.dev/from-host";
 
 // Whose names are translated.
 struct Tenant {
@@ -65,7 +68,15 @@ std::string ManagedByValue(const Tenant& tenant, bool cluster_scoped);
 // annotation; host webhooks can then be triggered by a tenant.
 bool MayTravel(std::string_view key, const std::vector<std::string>& extra);
 
-// The labels of a host object made from those of `virtual_object`, markers included.
+// A merge patch {metadata: ...} that shows the tenant what the host added to its object's labels
+// and annotations: keys that did not come from the tenant and may travel (MayTravel), and the
+// topology of the node. Null when all is shown. A key whose value the tenant sets itself is the
+// tenant's from then on; what the host removes goes here too.
+kube::Json HostAdditionsPatch(const kube::Json& virtual_object, const kube::Json& host_object,
+                              const std::vector<std::string>& extra_keys);
+
+// The labels of a host object made from those of `virtual_object`, markers included; without those
+// that only show what the host added.
 kube::Json HostLabels(const Tenant& tenant, const kube::Json& virtual_object,
                       const std::vector<std::string>& extra_keys);
 // The annotations of a host object, identity included. `kind_text` is "/v1, Kind=Pod".

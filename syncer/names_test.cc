@@ -69,6 +69,53 @@ TEST(Names, ConfiguredKeysTravelToo) {
   EXPECT_FALSE(MayTravel("example.com/team2", {"example.com/team"}));
 }
 
+// Applies a merge patch of HostAdditionsPatch and says what stands on the host afterwards.
+Json Shown(Json object, const Json& host) {
+  const Json patch = HostAdditionsPatch(object, host, {});
+  if (!patch.is_null()) {
+    object.merge_patch(patch);
+  }
+  return object;
+}
+
+TEST(Names, WhatTheHostAddsIsShownAndStaysTheHosts) {
+  Json object = {
+      {"metadata", {{"name", "a"}, {"namespace", "default"}, {"labels", {{"app", "web"}}}}}};
+  Json host = {{"metadata",
+                {{"labels", HostLabels(kTenant, object, {})},
+                 {"annotations", HostAnnotations(kTenant, object, "/v1, Kind=Pod", "h", {})}}}};
+  EXPECT_TRUE(HostAdditionsPatch(object, host, {}).is_null());
+  host["metadata"]["labels"]["injected"] = "yes";
+  host["metadata"]["labels"]["istio.io/rev"] = "x";
+  host["metadata"]["labels"]["topology.kubernetes.io/zone"] = "z1";
+  object = Shown(object, host);
+  EXPECT_EQ(object["metadata"]["labels"],
+            Json({{"app", "web"}, {"injected", "yes"}, {"topology.kubernetes.io/zone", "z1"}}));
+  EXPECT_TRUE(HostAdditionsPatch(object, host, {}).is_null());
+  // It is not carried back as if the tenant had said it.
+  EXPECT_FALSE(HostLabels(kTenant, object, {}).contains("injected"));
+  EXPECT_EQ(
+      HostAnnotations(kTenant, object, "/v1, Kind=Pod", "h", {})[std::string(kAnnotationLabelKeys)],
+      "app");
+  host["metadata"]["labels"]["injected"] = "no";
+  object = Shown(object, host);
+  EXPECT_EQ(object["metadata"]["labels"]["injected"], "no");
+  host["metadata"]["labels"].erase("injected");
+  object = Shown(object, host);
+  EXPECT_FALSE(object["metadata"]["labels"].contains("injected"));
+}
+
+TEST(Names, ALabelThatTheTenantSetsIsTheTenants) {
+  Json object = {{"metadata", {{"name", "a"}, {"namespace", "default"}}}};
+  const Json host = {{"metadata", {{"labels", {{"mode", "host"}}}}}};
+  object = Shown(object, host);
+  EXPECT_EQ(object["metadata"]["labels"]["mode"], "host");
+  object["metadata"]["labels"]["mode"] = "mine";
+  object = Shown(object, host);
+  EXPECT_EQ(object["metadata"]["labels"]["mode"], "mine");
+  EXPECT_EQ(HostLabels(kTenant, object, {})["mode"], "mine");
+}
+
 TEST(Names, SelectorsAreTranslatedAndBoundToTheTenant) {
   const Json selector = {{"matchLabels", {{"release", "x"}, {"app", "web"}}},
                          {"matchExpressions", {{{"key", "release"}, {"operator", "Exists"}}}}};

@@ -46,6 +46,11 @@ Result<Outcome> SyncLoop::Dispatch(KindSyncer& kind, const kube::ObjectKey& key,
     SUBLET_TRY(const Json object, virtual_object->Parse());
     return kind.SyncToHost(object);
   }
+  if (virtual_object != nullptr) {
+    if (const auto settled = kind.Settled(*virtual_object, *host_object)) {
+      return *settled;
+    }
+  }
   SUBLET_TRY(const Json host, host_object->Parse());
   if (virtual_object == nullptr) {
     return kind.SyncToVirtual(key, host);

@@ -35,7 +35,8 @@ HostRecord ReadHostRecord(const Json& host_object) {
   return {{Annotation(host_object, kAnnotationNamespace), Annotation(host_object, kAnnotationName)},
           Annotation(host_object, kAnnotationUid),
           Annotation(host_object, kAnnotationKind),
-          Annotation(host_object, kAnnotationHostName)};
+          Annotation(host_object, kAnnotationHostName),
+          {}};
 }
 
 client::Informer& SyncContext::HostInformer(std::string_view group, std::string_view version,
@@ -52,14 +53,19 @@ client::Informer& SyncContext::HostInformer(std::string_view group, std::string_
       metadata->erase("managedFields");
     }
   };
-  options.make_record = [](const Json& object) {
-    return std::make_shared<const HostRecord>(ReadHostRecord(object));
+  options.make_record = [is_pod = kind == "Pod"](const Json& object) {
+    HostRecord record = ReadHostRecord(object);
+    if (is_pod) {
+      record.use = ReadPodUse(object);
+    }
+    return std::make_shared<const HostRecord>(std::move(record));
   };
   return host_informers.For(options);
 }
 
 client::Informer& SyncContext::VirtualInformer(std::string_view group, std::string_view version,
-                                               std::string_view resource, std::string_view kind) {
+                                               std::string_view resource,
+                                               std::string_view kind) const {
   client::InformerOptions options;
   options.resource = {std::string(group), std::string(version), std::string(resource)};
   options.kind = kind;

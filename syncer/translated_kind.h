@@ -4,18 +4,28 @@
 // Threads: as KindSyncer.
 #pragma once
 
+#include <map>
 #include <string>
 
+#include "kube/quantity.h"
 #include "syncer/kind_syncer.h"
 
 namespace sublet::syncer {
 
-// What the loop needs of a host object without parsing it: whose twin it says to be.
+// What a pod takes of its node; nothing when it is over.
+struct PodUse {
+  std::string node;  // "" = none yet
+  std::map<std::string, kube::Quantity> requests;
+};
+PodUse ReadPodUse(const kube::Json& pod);  // node_syncer.cc
+
+// What is needed of a host object without parsing it: whose twin it says to be.
 struct HostRecord {
   kube::ObjectKey virtual_key;
   std::string virtual_uid;
   std::string kind_text;
   std::string host_name;  // the annotation's
+  PodUse use;             // pods only
 };
 
 class TranslatedKind : public KindSyncer {

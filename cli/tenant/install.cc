@@ -94,8 +94,16 @@ class Remover {
     }
     ours.label_selector = "sublet.dev/managed-by=" +
                           syncer::ManagedByValue({options_.name, options_.host_namespace}, true);
-    return Tolerate(host_.client.DeleteCollection(
-        {{"scheduling.k8s.io", "v1", "priorityclasses"}, "", "", ""}, ours, now));
+    for (const kube::GroupVersionResource& kind :
+         {kube::GroupVersionResource{"scheduling.k8s.io", "v1", "priorityclasses"},
+          {"storage.k8s.io", "v1", "storageclasses"},
+          {"", "v1", "persistentvolumes"}}) {
+      if (!options_.keep_volumes || kind.resource != "persistentvolumes") {
+        SUBLET_RETURN_IF_ERROR(
+            Tolerate(host_.client.DeleteCollection({kind, "", "", ""}, ours, now)));
+      }
+    }
+    return Ok();
   }
 
   // Roles that stand in other namespaces: for replicated Services.

@@ -95,12 +95,18 @@ struct Maker {
         {{{"apiGroups", {""}}, {"resources", {"nodes"}}, {"verbs", read}},
          {{"apiGroups", {"sublet.dev"}}, {"resources", {"nodeusages"}}, {"verbs", read}},
          {{"apiGroups", {"gpu.sublet.dev"}}, {"resources", {"gpunodes"}}, {"verbs", read}},
-         {{"apiGroups", {"storage.k8s.io"}}, {"resources", {"storageclasses"}}, {"verbs", read}},
+         {{"apiGroups", {"storage.k8s.io"}},
+          {"resources", {"storageclasses"}},
+          {"verbs", config.storage_classes_to_host ? all : read}},
          {{"apiGroups", {"networking.k8s.io"}}, {"resources", {"ingressclasses"}}, {"verbs", read}},
          {{"apiGroups", {"node.k8s.io"}}, {"resources", {"runtimeclasses"}}, {"verbs", read}},
          {{"apiGroups", {"scheduling.k8s.io"}},
           {"resources", {"priorityclasses"}},
           {"verbs", config.priority_classes_to_host ? all : read}}});
+    if (config.persistent_volumes_to_host) {
+      object["rules"].push_back(
+          {{"apiGroups", {""}}, {"resources", {"persistentvolumes"}}, {"verbs", all}});
+    }
     return object;
   }
 

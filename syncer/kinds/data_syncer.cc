@@ -16,6 +16,21 @@ KindInfo InfoOf(DataKind kind) {
                                       : KindInfo{"secrets", "/v1, Kind=Secret", false};
 }
 
+constexpr std::string_view kTlsIndex = "tls";
+
+// The Secrets of an Ingress's certificates, as "NAMESPACE/NAME".
+std::vector<std::string> TlsSecretsOf(const client::CachedObject& ingress) {
+  std::vector<std::string> names;
+  const auto object = ingress.Parse();
+  const Json* tls = object.ok() ? kube::Find(*object, {"spec", "tls"}) : nullptr;
+  for (const Json& entry : tls != nullptr && tls->is_array() ? *tls : Json::array()) {
+    if (const auto name = kube::FindString(entry, {"secretName"}); !name.empty()) {
+      names.push_back(ingress.key.namespace_name + "/" + std::string(name));
+    }
+  }
+  return names;
+}
+
 }  // namespace
 
 DataSyncer::DataSyncer(SyncContext& context, DataKind kind, bool sync_all)
@@ -41,6 +56,21 @@ void DataSyncer::Watch(Enqueue enqueue) {
           }
         }
       });
+  if (data_kind_ != DataKind::kSecret || !context().config.ingresses) {
+    return;
+  }
+  ingresses_ = &context().VirtualInformer("networking.k8s.io", "v1", "ingresses", "Ingress");
+  ingresses_->AddIndex(kTlsIndex, TlsSecretsOf);
+  ingresses_->AddHandler(
+      [enqueue](const client::ObjectPtr& before, const client::ObjectPtr& after) {
+        for (const auto& ingress : {before, after}) {
+          for (const std::string& secret :
+               ingress == nullptr ? std::vector<std::string>{} : TlsSecretsOf(*ingress)) {
+            enqueue({ingress->key.namespace_name,
+                     secret.substr(ingress->key.namespace_name.size() + 1)});
+          }
+        }
+      });
 }
 
 bool DataSyncer::IsUsed(const Json& object) const {
@@ -49,6 +79,9 @@ bool DataSyncer::IsUsed(const Json& object) const {
     return true;
   }
   const kube::ObjectKey key = kube::KeyOf(object);
+  if (ingresses_ != nullptr && !ingresses_->ByIndex(kTlsIndex, key.Text()).empty()) {
+    return true;
+  }
   const char* kind = data_kind_ == DataKind::kConfigMap ? "configmaps/" : "secrets/";
   return !pods_->ByIndex(kReferenceIndex, kind + key.Text()).empty();
 }

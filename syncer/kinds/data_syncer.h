@@ -27,6 +27,7 @@ class DataSyncer final : public TranslatedKind {
   const DataKind data_kind_;
   const bool sync_all_;
   client::Informer* pods_ = nullptr;
+  client::Informer* ingresses_ = nullptr;  // Secrets only, when Ingresses are synced
 };
 
 }  // namespace sublet::syncer

@@ -8,6 +8,7 @@
 #include "kube/quantity.h"
 #include "syncer/kinds/translate_fields.h"
 #include "syncer/node_usage.h"
+#include "syncer/translated_kind.h"
 
 namespace sublet::syncer {
 namespace {
@@ -80,18 +81,15 @@ std::string NodeSelectorText(const SyncConfig& config) {
   return selector;
 }
 
+PodUse ReadPodUse(const Json& pod) {
+  const auto phase = kube::FindString(pod, {"status", "phase"});
+  const bool is_over = phase == "Succeeded" || phase == "Failed";
+  return {std::string(kube::FindString(pod, {"spec", "nodeName"})),
+          is_over ? std::map<std::string, Quantity>() : RequestsOf(pod)};
+}
+
 Json TenantAllocatable(const Json& allocatable, const Json& free,
-                       const std::vector<Json>& own_pods) {
-  std::map<std::string, Quantity> own;
-  for (const Json& pod : own_pods) {
-    const auto phase = kube::FindString(pod, {"status", "phase"});
-    if (phase == "Succeeded" || phase == "Failed") {
-      continue;
-    }
-    for (const auto& [name, amount] : RequestsOf(pod)) {
-      own[name] += amount;
-    }
-  }
+                       const std::map<std::string, Quantity>& own) {
   Json out = Json::object();
   for (const auto& [name, amount] : allocatable.items()) {
     const Quantity whole = QuantityOf(amount);
@@ -125,9 +123,7 @@ void NodeSyncer::Watch(Enqueue enqueue) {
   // Own pods by node. The host's own copies count: NodeUsage counts those too.
   pods_ = &context().HostInformer("", "v1", "pods", "Pod");
   pods_->AddIndex(kNodeIndex, [](const client::CachedObject& pod) {
-    const auto object = pod.Parse();
-    return std::vector<std::string>{
-        object.ok() ? std::string(kube::FindString(*object, {"spec", "nodeName"})) : ""};
+    return std::vector<std::string>{pod.As<HostRecord>().use.node};
   });
 }
 
@@ -162,10 +158,10 @@ std::optional<Json> NodeSyncer::Show(const Json& host) const {
   const auto usage = usages_ == nullptr ? nullptr : usages_->Get({"", name});
   if (usage != nullptr && status.contains("allocatable")) {
     const auto object = usage->Parse();
-    std::vector<Json> own;
+    std::map<std::string, Quantity> own;
     for (const auto& pod : pods_->ByIndex(kNodeIndex, name)) {
-      if (auto parsed = pod->Parse(); parsed.ok()) {
-        own.push_back(std::move(*parsed));
+      for (const auto& [resource, amount] : pod->As<HostRecord>().use.requests) {
+        own[resource] += amount;
       }
     }
     if (object.ok()) {

@@ -5,6 +5,10 @@
 // here every resource is netted and a full node shows zero. Threads: as KindSyncer.
 #pragma once
 
+#include <map>
+#include <string>
+
+#include "kube/quantity.h"
 #include "syncer/kinds/mirror_syncer.h"
 
 namespace sublet::syncer {
@@ -26,9 +30,9 @@ class NodeSyncer final : public MirrorSyncer {
   client::Informer* pods_ = nullptr;
 };
 
-// What a tenant may use of one node: `free` (from NodeUsage) plus the requests of its own pods
-// there, never more than `allocatable`. Objects of quantities by resource name. Pure.
+// What a tenant may use of one node: `free` (from NodeUsage) plus `own`, the requests of its own
+// pods there, never more than `allocatable`. Objects of quantities by resource name. Pure.
 kube::Json TenantAllocatable(const kube::Json& allocatable, const kube::Json& free,
-                             const std::vector<kube::Json>& own_pods);
+                             const std::map<std::string, kube::Quantity>& own);
 
 }  // namespace sublet::syncer

@@ -81,6 +81,7 @@ void PodSyncer::Watch(Enqueue enqueue) {
       [this, enqueue](const client::ObjectPtr& before, const client::ObjectPtr& after) {
         if (before != nullptr && after != nullptr && before->labels != after->labels) {
           for (const auto& pod : virtual_informer().ListNamespace(after->key.name)) {
+            Unsettle(pod->key);
             enqueue(pod->key);
           }
         }
@@ -102,6 +103,7 @@ void PodSyncer::Watch(Enqueue enqueue) {
         // A slice is named by the UID of its pod.
         for (const auto& pod :
              virtual_informer().ByIndex("uid", (after != nullptr ? after : before)->key.name)) {
+          Unsettle(pod->key);
           enqueue(pod->key);
         }
       });
@@ -302,12 +304,14 @@ Result<Outcome> PodSyncer::SyncDeletion(const Json& pod, const Json& host, bool*
     return DeleteHost(host, kube::FindInt(pod, {"metadata", "deletionGracePeriodSeconds"}, 30));
   }
   if (kube::IsDeleting(host) && !kube::IsDeleting(pod)) {
-    SUBLET_RETURN_IF_ERROR(SyncStatus(pod, host));
+    SUBLET_TRY(const std::string shown, SyncStatus(pod, host));
+    (void)shown;
     return DeleteVirtual(pod, kube::FindInt(host, {"metadata", "deletionGracePeriodSeconds"}, 30));
   }
   if (kube::IsDeleting(host)) {
     // Both end: status keeps flowing, or a Job would never learn how its pod finished.
-    SUBLET_RETURN_IF_ERROR(SyncStatus(pod, host));
+    SUBLET_TRY(const std::string shown, SyncStatus(pod, host));
+    (void)shown;
     const auto grace = kube::FindInt(pod, {"metadata", "deletionGracePeriodSeconds"}, 30);
     if (grace < kube::FindInt(host, {"metadata", "deletionGracePeriodSeconds"}, 30)) {
       return DeleteHost(host, grace);
@@ -393,29 +397,53 @@ Result<void> PodSyncer::SyncBinding(const Json& pod, const Json& host) {
   return Ok();
 }
 
-Result<void> PodSyncer::SyncStatus(const Json& pod, const Json& host) {
+Result<std::string> PodSyncer::SyncStatus(const Json& pod, const Json& host) {
   const Json patch = Difference(pod.value("status", Json::object()), VirtualStatus(pod, host));
   if (patch.empty()) {
-    return Ok();
+    return std::string(kube::ResourceVersionOf(pod));
   }
-  auto written = PatchVirtual(pod, {{"status", patch}}, "status");
+  const auto written = context().virtual_client.Patch(
+      VirtualTarget(kube::KeyOf(pod), "status"), client::PatchType::kMerge, {{"status", patch}});
   if (!written.ok()) {
-    return std::move(written).error();
+    return written.error().Is(Reason::kNotFound) ? Result<std::string>(std::string())
+                                                 : Result<std::string>(written.error());
   }
-  return Ok();
+  virtual_informer().NoteWritten(*written);
+  return std::string(kube::ResourceVersionOf(*written));
 }
 
-Result<void> PodSyncer::SyncSpec(const Json& pod, const Json& host, const HostPod& wanted) {
+Result<bool> PodSyncer::SyncSpec(const Json& pod, const Json& host, const HostPod& wanted) {
   if (const std::string objection = Objection(pod); !objection.empty()) {
     context().reporter.Warn(pod, "SyncError", "change not carried to the host: " + objection);
-    return Ok();
+    return false;
   }
-  auto patched = PatchHost(host, HostPodPatch(host, wanted.pod));
+  Json patch = HostPodPatch(host, wanted.pod);
+  auto resized = SyncResources(host, wanted);
+  if (Json* notes = kube::Find(patch, {"metadata", "annotations"});
+      !resized.ok() && notes != nullptr) {
+    notes->erase(std::string(kResourcesAnnotation));  // not carried: tried again
+  }
+  auto patched = PatchHost(host, patch);
   if (!patched.ok()) {
     return std::move(patched).error();
   }
-  SUBLET_RETURN_IF_ERROR(SyncResources(host, wanted));
-  return SyncEphemeralContainers(pod, host);
+  SUBLET_RETURN_IF_ERROR(resized);
+  SUBLET_RETURN_IF_ERROR(SyncEphemeralContainers(pod, host));
+  return patch.is_null() && !pod.at("spec").contains("ephemeralContainers");
+}
+
+Result<void> PodSyncer::SyncGates(const Json& pod, const Json& host) {
+  const Json patch = GatesPatch(pod, host);
+  if (patch.is_null()) {
+    return Ok();
+  }
+  auto patched = context().host_client.Patch(
+      HostTarget(kube::FindString(host, {"metadata", "name"}), "status"),
+      client::PatchType::kStrategicMerge, patch);
+  if (!patched.ok() && !patched.error().Is(Reason::kNotFound)) {
+    return std::move(patched).error();
+  }
+  return Ok();
 }
 
 Result<void> PodSyncer::SyncResources(const Json& host, const HostPod& wanted) {
@@ -447,6 +475,7 @@ Result<void> PodSyncer::SyncEphemeralContainers(const Json& pod, const Json& hos
 }
 
 Result<Outcome> PodSyncer::Sync(const Json& pod, const Json& host) {
+  const std::uint64_t changes = Changes();
   if (ReadHostRecord(host).virtual_uid != kube::FindString(pod, {"metadata", "uid"})) {
     // The twin of a predecessor with the same name: it goes, and its end brings this key back.
     return DeleteHost(host, 0);
@@ -465,7 +494,11 @@ Result<Outcome> PodSyncer::Sync(const Json& pod, const Json& host) {
     return rejection;
   }
   SUBLET_RETURN_IF_ERROR(SyncBinding(pod, host));
-  SUBLET_RETURN_IF_ERROR(SyncStatus(pod, host));
+  SUBLET_TRY(std::string version, SyncStatus(pod, host));
+  SUBLET_RETURN_IF_ERROR(SyncGates(pod, host));
+  const Json additions = HostAdditionsPatch(pod, host, context().config.pods.extra_keys);
+  SUBLET_TRY(const Outcome shown, PatchVirtual(pod, additions));
+  (void)shown;
   PodContext pod_context = ContextOf(pod, SliceOf(pod).value_or(""));
   Json labels = Json::object();
   if (const auto space = namespaces_->Get({"", kube::KeyOf(pod).namespace_name});
@@ -476,15 +509,57 @@ Result<Outcome> PodSyncer::Sync(const Json& pod, const Json& host) {
     pod_context.namespace_labels = &labels;
   }
   SUBLET_TRY(const HostPod wanted, TranslatePod(pod, pod_context));
-  SUBLET_RETURN_IF_ERROR(SyncSpec(pod, host, wanted));
+  SUBLET_TRY(const bool nothing_carried, SyncSpec(pod, host, wanted));
   const std::string phase(kube::FindString(host, {"status", "phase"}));
-  if (phase == "Succeeded" || phase == "Failed") {
-    return Outcome::Done();
+  Outcome next = Outcome::Done();
+  if (phase != "Succeeded" && phase != "Failed") {
+    SUBLET_TRY(next, tokens_.Ensure(pod, wanted));
   }
-  return tokens_.Ensure(pod, wanted);
+  if (nothing_carried && additions.is_null() && NodeNameOf(pod) == NodeNameOf(host) &&
+      kube::Find(pod, {"spec", "readinessGates"}) == nullptr) {
+    const auto renew_at = next.again_after.count() > 0
+                              ? context().clock.Monotonic() + next.again_after
+                              : MonotonicTime::max();
+    Settle(kube::KeyOf(pod),
+           {std::move(version), std::string(kube::ResourceVersionOf(host)), renew_at}, changes);
+  }
+  return next;
+}
+
+void PodSyncer::Settle(const kube::ObjectKey& key, Rest rest, std::uint64_t changes) {
+  MutexLock lock(mutex_);
+  if (changes_ == changes) {
+    rests_[key] = std::move(rest);
+  }
+}
+
+void PodSyncer::Unsettle(const kube::ObjectKey& key) {
+  MutexLock lock(mutex_);
+  ++changes_;
+  rests_.erase(key);
+}
+
+std::uint64_t PodSyncer::Changes() {
+  MutexLock lock(mutex_);
+  return changes_;
+}
+
+std::optional<Outcome> PodSyncer::Settled(const client::CachedObject& pod,
+                                          const client::CachedObject& host) {
+  const auto now = context().clock.Monotonic();
+  MutexLock lock(mutex_);
+  const auto found = rests_.find(pod.key);
+  if (found == rests_.end() || found->second.virtual_version != pod.resource_version ||
+      found->second.host_version != host.resource_version || found->second.renew_at <= now) {
+    return std::nullopt;
+  }
+  return found->second.renew_at == MonotonicTime::max()
+             ? Outcome::Done()
+             : Outcome::After(found->second.renew_at - now);
 }
 
 Result<Outcome> PodSyncer::Gone(const kube::ObjectKey& key) {
+  Unsettle(key);
   SUBLET_RETURN_IF_ERROR(tokens_.Remove(key));
   return TranslatedKind::Gone(key);
 }

@@ -7,8 +7,12 @@
 // Threads: the loop's workers, one per key.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <optional>
+#include <string>
 
+#include "base/mutex.h"
 #include "syncer/kinds/token_secret.h"
 #include "syncer/translated_kind.h"
 
@@ -22,8 +26,21 @@ class PodSyncer final : public TranslatedKind {
   Result<client::Outcome> SyncToHost(const kube::Json& virtual_pod) override;
   Result<client::Outcome> Sync(const kube::Json& virtual_pod, const kube::Json& host_pod) override;
   Result<client::Outcome> Gone(const kube::ObjectKey& key) override;
+  std::optional<client::Outcome> Settled(const client::CachedObject& virtual_pod,
+                                         const client::CachedObject& host_pod) override;
 
  private:
+  // Both sides as they were when nothing was left to do but what `renew_at` says.
+  struct Rest {
+    std::string virtual_version;
+    std::string host_version;
+    MonotonicTime renew_at;
+  };
+  // `changes` as Changes() said before anything was read: what changed since would be missed.
+  void Settle(const kube::ObjectKey& key, Rest rest, std::uint64_t changes);
+  void Unsettle(const kube::ObjectKey& key);
+  std::uint64_t Changes();
+
   // True when the tenant's embedded scheduler places this pod, so that it must be bound first.
   bool ScheduledByTenant(const kube::Json& pod) const;
   // The granted slice of the pod: nullopt = it needs one that is not granted yet; "" = needs none.
@@ -43,8 +60,12 @@ class PodSyncer final : public TranslatedKind {
   // Takes the binding of a bare pod back, so that it is placed again.
   Result<void> Unbind(const kube::Json& virtual_pod, const std::string& why, int times);
   Result<void> SyncBinding(const kube::Json& virtual_pod, const kube::Json& host_pod);
-  Result<void> SyncStatus(const kube::Json& virtual_pod, const kube::Json& host_pod);
-  Result<void> SyncSpec(const kube::Json& virtual_pod, const kube::Json& host_pod,
+  // The virtual pod's resourceVersion when its status is the host's; "" when it went meanwhile.
+  Result<std::string> SyncStatus(const kube::Json& virtual_pod, const kube::Json& host_pod);
+  // Readiness gates that the tenant's controllers set: the host's node counts them.
+  Result<void> SyncGates(const kube::Json& virtual_pod, const kube::Json& host_pod);
+  // True when there was nothing to carry.
+  Result<bool> SyncSpec(const kube::Json& virtual_pod, const kube::Json& host_pod,
                         const HostPod& wanted);
   Result<void> SyncResources(const kube::Json& host_pod, const HostPod& wanted);
   Result<void> SyncEphemeralContainers(const kube::Json& virtual_pod, const kube::Json& host_pod);
@@ -55,6 +76,9 @@ class PodSyncer final : public TranslatedKind {
   client::Informer* nodes_ = nullptr;  // the host's, as far as they are the tenant's
   client::Informer* slices_ = nullptr;
   client::Informer* gpu_nodes_ = nullptr;
+  Mutex mutex_;
+  std::map<kube::ObjectKey, Rest> rests_ SUBLET_GUARDED_BY(mutex_);  // one entry per pod
+  std::uint64_t changes_ SUBLET_GUARDED_BY(mutex_) = 0;              // calls of Unsettle
 };
 
 }  // namespace sublet::syncer

@@ -258,6 +258,57 @@ void TranslateIdentity(const Json& pod, const PodContext& context, Json& spec) {
   }
 }
 
+// Of every container, what `of` says.
+template <typename Of>
+std::string WishHash(const Json& spec, const Of& of) {
+  Json wish = Json::object();
+  for (const char* list : {"containers", "initContainers"}) {
+    if (const auto found = spec.find(list); found != spec.end()) {
+      for (const Json& container : *found) {
+        wish[std::string(kube::FindString(container, {"name"}))] = of(container);
+      }
+    }
+  }
+  return Hash10(kube::Dump(wish));
+}
+
+std::string ImagesHash(const Json& spec) {
+  return WishHash(spec, [](const Json& container) { return container.value("image", Json()); });
+}
+
+std::string ResourcesHash(const Json& spec) {
+  return WishHash(
+      spec, [](const Json& container) { return container.value("resources", Json::object()); });
+}
+
+bool IsCarried(const Json& host_pod, const Json& wanted, std::string_view hash) {
+  const auto carried = kube::AnnotationOf(host_pod, hash);
+  return !carried.empty() && carried == kube::AnnotationOf(wanted, hash);
+}
+
+bool IsGate(const Json& pod, std::string_view type) {
+  const Json* gates = kube::Find(pod, {"spec", "readinessGates"});
+  return gates != nullptr && gates->is_array() &&
+         std::any_of(gates->begin(), gates->end(), [type](const Json& gate) {
+           return kube::FindString(gate, {"conditionType"}) == type;
+         });
+}
+
+// Mounts of volumes that a host webhook injected.
+void DropForeignMounts(Json& status, const Json& container) {
+  const auto mounts = status.find("volumeMounts");
+  if (mounts == status.end() || !mounts->is_array()) {
+    return;
+  }
+  const Json own = container.value("volumeMounts", Json::array());
+  for (auto it = mounts->begin(); it != mounts->end();) {
+    const bool is_own = std::any_of(own.begin(), own.end(), [it](const Json& mount) {
+      return kube::FindString(mount, {"mountPath"}) == kube::FindString(*it, {"mountPath"});
+    });
+    it = is_own ? std::next(it) : mounts->erase(it);
+  }
+}
+
 }  // namespace
 
 Result<HostPod> TranslatePod(const Json& pod, const PodContext& context) {
@@ -288,9 +339,12 @@ Result<HostPod> TranslatePod(const Json& pod, const PodContext& context) {
   TranslateClasses(pod, context, spec);
   TranslateDns(pod, context, spec);
   TranslatePlacement(pod, context, spec);
+  Json metadata = HostMetadata(pod, context, downward);
+  metadata["annotations"][std::string(kImagesAnnotation)] = ImagesHash(spec);
+  metadata["annotations"][std::string(kResourcesAnnotation)] = ResourcesHash(spec);
   out.pod = {{"apiVersion", "v1"},
              {"kind", "Pod"},
-             {"metadata", HostMetadata(pod, context, downward)},
+             {"metadata", std::move(metadata)},
              {"spec", std::move(spec)}};
   return out;
 }
@@ -305,6 +359,9 @@ Json TranslateEphemeralContainers(const Json& pod, const PodContext& context) {
 }
 
 Json HostPodResize(const Json& host_pod, const Json& wanted) {
+  if (IsCarried(host_pod, wanted, kResourcesAnnotation)) {
+    return {};
+  }
   Json containers = Json::array();
   const Json none = Json::array();
   for (const Json& want : wanted.at("spec").value("containers", none)) {
@@ -362,7 +419,8 @@ Json HostPodPatch(const Json& host_pod, const Json& wanted) {
     patch["spec"]["tolerations"] = std::move(tolerations);
   }
   for (const char* list : {"containers", "initContainers"}) {
-    if (!spec.contains(list) || !have.contains(list)) {
+    if (!spec.contains(list) || !have.contains(list) ||
+        IsCarried(host_pod, wanted, kImagesAnnotation)) {
       continue;
     }
     Json merged = have[list];
@@ -469,13 +527,17 @@ Json VirtualStatus(const Json& virtual_pod, const Json& host_pod) {
     if (!status.contains(list) || !status[list].is_array()) {
       continue;
     }
-    std::set<std::string> own;
-    for (const Json& container : virtual_pod.at("spec").value(containers, Json::array())) {
-      own.insert(container.value("name", ""));
+    std::map<std::string, const Json*> own;
+    if (const auto found = virtual_pod.at("spec").find(containers);
+        found != virtual_pod.at("spec").end()) {
+      for (const Json& container : *found) {
+        own[container.value("name", "")] = &container;
+      }
     }
     Json kept = Json::array();
     for (Json& entry : status[list]) {
-      if (own.contains(entry.value("name", ""))) {
+      if (const auto of = own.find(entry.value("name", "")); of != own.end()) {
+        DropForeignMounts(entry, *of->second);
         kept.push_back(std::move(entry));
       }
     }
@@ -488,15 +550,32 @@ Json VirtualStatus(const Json& virtual_pod, const Json& host_pod) {
       conditions = Json::array();
     }
     for (const Json& condition : before["conditions"]) {
-      const bool known = std::any_of(conditions.begin(), conditions.end(), [&](const Json& other) {
+      const auto known = std::find_if(conditions.begin(), conditions.end(), [&](const Json& other) {
         return other.value("type", "") == condition.value("type", "");
       });
-      if (!known) {
+      if (known == conditions.end()) {
         conditions.push_back(condition);
+      } else if (IsGate(virtual_pod, condition.value("type", ""))) {
+        *known = condition;
       }
     }
   }
   return status;
+}
+
+Json GatesPatch(const Json& virtual_pod, const Json& host_pod) {
+  Json changed = Json::array();
+  const Json* gates = kube::Find(virtual_pod, {"spec", "readinessGates"});
+  for (const Json& gate : gates != nullptr && gates->is_array() ? *gates : Json::array()) {
+    const auto type = kube::FindString(gate, {"conditionType"});
+    const Json* own = kube::FindCondition(virtual_pod, type);
+    const Json* theirs = kube::FindCondition(host_pod, type);
+    if (own != nullptr && (theirs == nullptr || kube::FindString(*theirs, {"status"}) !=
+                                                    kube::FindString(*own, {"status"}))) {
+      changed.push_back(*own);
+    }
+  }
+  return changed.empty() ? Json() : Json{{"status", {{"conditions", std::move(changed)}}}};
 }
 
 }  // namespace sublet::syncer

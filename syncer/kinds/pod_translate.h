@@ -67,6 +67,10 @@ inline constexpr std::string_view kPodNamespaceAnnotation = "sublet.dev/namespac
 inline constexpr std::string_view kPodUidAnnotation = "sublet.dev/uid";
 inline constexpr std::string_view kPodServiceAccountAnnotation = "sublet.dev/service-account-name";
 inline constexpr std::string_view kPodLabelsAnnotation = "sublet.dev/labels";
+// What the tenant asked for when it was last carried over, as hashes: a host that changed it
+// meanwhile (a webhook that swaps images or raises requests) is not fought.
+inline constexpr std::string_view kImagesAnnotation = "sublet.dev/images";
+inline constexpr std::string_view kResourcesAnnotation = "sublet.dev/resources";
 inline constexpr std::string_view kCdiAnnotation = "cdi.k8s.io/sublet";
 
 // Builds the host Pod.
@@ -83,7 +87,8 @@ kube::Json TranslateEphemeralContainers(const kube::Json& pod, const PodContext&
 kube::Json HostPodPatch(const kube::Json& host_pod, const kube::Json& wanted_host_pod);
 
 // The strategic merge patch for pods/resize that brings cpu and memory of the host pod's containers
-// to what is wanted; null when they are. Containers only, as upstream resizes.
+// to what is wanted; null when they are, or when the tenant's wish is the one carried before.
+// Containers only, as upstream resizes.
 kube::Json HostPodResize(const kube::Json& host_pod, const kube::Json& wanted_host_pod);
 
 // The host object names a pod depends on, by virtual name.
@@ -94,8 +99,13 @@ struct PodReferences {
 };
 PodReferences ReferencesOfPod(const kube::Json& pod);
 
-// The status that the tenant's pod shows, from the host pod's: names translated back, qosClass and
-// injected containers left out. `host_pod` as read from the host.
+// The status that the tenant's pod shows, from the host pod's: names translated back, qosClass,
+// injected containers and their mounts left out. `host_pod` as read from the host. Conditions of
+// the pod's readiness gates are the tenant's.
 kube::Json VirtualStatus(const kube::Json& virtual_pod, const kube::Json& host_pod);
+
+// The conditions of the pod's readiness gates, set by the tenant's controllers, that the host pod
+// lacks or has otherwise: a strategic merge patch for its status, null when there are none.
+kube::Json GatesPatch(const kube::Json& virtual_pod, const kube::Json& host_pod);
 
 }  // namespace sublet::syncer

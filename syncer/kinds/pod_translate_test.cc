@@ -222,6 +222,7 @@ TEST_F(PodTranslate, PatchCarriesOnlyWhatChanged) {
   EXPECT_TRUE(HostPodPatch(before.pod, before.pod).is_null());
   Json wanted = before.pod;
   wanted["spec"]["containers"][0]["image"] = "j";
+  wanted["metadata"]["annotations"][std::string(kImagesAnnotation)] = "of j";
   wanted["metadata"]["labels"]["app"] = "x";
   const Json patch = HostPodPatch(before.pod, wanted);
   EXPECT_EQ(patch["spec"]["containers"][0]["image"], "j");
@@ -242,6 +243,41 @@ TEST_F(PodTranslate, StatusLeavesOutInjectedContainersAndKeepsOwnConditions) {
   EXPECT_EQ(status["qosClass"], "Burstable");
   EXPECT_EQ(status["containerStatuses"].size(), 1u);
   EXPECT_EQ(status["conditions"].size(), 2u);
+}
+
+TEST_F(PodTranslate, WhatTheHostChangedIsNotFought) {
+  const Json spec = {
+      {"containers",
+       {{{"name", "c"}, {"image", "i"}, {"resources", {{"requests", {{"cpu", "1"}}}}}}}}};
+  const HostPod wanted = Translate(spec);
+  Json host = wanted.pod;
+  host["spec"]["containers"][0]["image"] = "mirror/i";
+  host["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2";
+  EXPECT_TRUE(HostPodPatch(host, wanted.pod).is_null());
+  EXPECT_TRUE(HostPodResize(host, wanted.pod).is_null());
+  Json changed = spec;
+  changed["containers"][0]["image"] = "j";
+  changed["containers"][0]["resources"]["requests"]["cpu"] = "3";
+  const HostPod next = Translate(changed);
+  EXPECT_EQ(HostPodPatch(host, next.pod)["spec"]["containers"][0]["image"], "j");
+  EXPECT_EQ(HostPodResize(host, next.pod)["spec"]["containers"][0]["resources"]["requests"]["cpu"],
+            "3");
+}
+
+TEST_F(PodTranslate, ReadinessGatesAreTheTenantsToSet) {
+  Json pod = Pod({{"readinessGates", {{{"conditionType", "example.com/go"}}}}});
+  pod["status"]["conditions"] = {{{"type", "example.com/go"}, {"status", "False"}}};
+  Json host = {{"status",
+                {{"conditions",
+                  {{{"type", "example.com/go"}, {"status", "True"}},
+                   {{"type", "Ready"}, {"status", "True"}}}}}}};
+  const Json patch = GatesPatch(pod, host);
+  EXPECT_EQ(patch["status"]["conditions"].size(), 1u);
+  EXPECT_EQ(patch["status"]["conditions"][0]["status"], "False");
+  const Json shown = VirtualStatus(pod, host);
+  EXPECT_EQ(shown["conditions"][0]["status"], "False");
+  host["status"]["conditions"][0]["status"] = "False";
+  EXPECT_TRUE(GatesPatch(pod, host).is_null());
 }
 
 TEST_F(PodTranslate, ReferencesNameEveryObjectOnce) {

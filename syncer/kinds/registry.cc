@@ -44,6 +44,8 @@ Kinds MakeKinds(SyncContext& context) {
   add(!config.replicate_from_host.empty(),
       [&context] { return std::make_unique<ServiceFromHost>(context); });
   add(config.service_accounts, simple(ServiceAccountKind));
+  add(config.storage_classes_to_host, simple(StorageClassToHostKind));
+  add(config.persistent_volumes_to_host, simple(PersistentVolumeToHostKind));
   add(config.persistent_volume_claims, simple(PersistentVolumeClaimKind));
   add(config.persistent_volume_claims,
       [&context] { return std::make_unique<VolumeSyncer>(context); });
@@ -53,7 +55,7 @@ Kinds MakeKinds(SyncContext& context) {
     return services;
   });
   add(config.endpoints, simple(EndpointsKind));
-  add(config.endpoints, simple(EndpointSliceKind));
+  add(config.endpoint_slices, simple(EndpointSliceKind));
   add(config.ingresses, simple(IngressKind));
   add(config.network_policies, simple(NetworkPolicyKind));
   add(true, [&context] { return std::make_unique<PodSyncer>(context); });

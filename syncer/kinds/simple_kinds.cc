@@ -1,4 +1,4 @@
-// The rows of SimpleSyncer: what each kind becomes on the host.
+// The rows of SimpleSyncer: what each kind becomes on the host. Storage is in storage_kinds.cc.
 #include <nlohmann/json.hpp>
 
 #include "kube/object.h"
@@ -14,34 +14,6 @@ using kube::Json;
 bool Always(SyncContext&, const Json&) { return true; }
 
 std::string SpaceOf(const Json& object) { return std::string(kube::NamespaceOf(object)); }
-
-// ---- PersistentVolumeClaim ----
-
-Result<Json> TranslateClaim(const SyncContext& context, const Json& claim) {
-  Json spec = Json::object();
-  CopyFields(claim.at("spec"), spec,
-             {"accessModes", "resources", "storageClassName", "volumeMode"});
-  // A claim may be filled from another claim of the same tenant; nothing else is reachable.
-  for (const char* source : {"dataSource", "dataSourceRef"}) {
-    const Json* from = kube::Find(claim, {"spec", source});
-    if (from != nullptr && kube::FindString(*from, {"kind"}) == "PersistentVolumeClaim") {
-      Json copy = Json::object();
-      CopyFields(*from, copy, {"apiGroup", "kind", "name"});
-      TranslateName(copy, "name", context.tenant, SpaceOf(claim));
-      spec[source] = std::move(copy);
-    }
-  }
-  return Json{{"spec", std::move(spec)}};
-}
-
-Json ClaimBack(const SyncContext&, const Json& claim, const Json& host) {
-  const auto volume = kube::FindString(host, {"spec", "volumeName"});
-  if (volume.empty() || !kube::FindString(claim, {"spec", "volumeName"}).empty()) {
-    return {};
-  }
-  return {{"metadata", {{"annotations", {{"pv.kubernetes.io/bind-completed", "yes"}}}}},
-          {"spec", {{"volumeName", volume}}}};
-}
 
 // ---- Ingress ----
 
@@ -251,17 +223,6 @@ Result<Json> TranslateAccount(const SyncContext&, const Json&) {
 }
 
 }  // namespace
-
-SimpleKind PersistentVolumeClaimKind() {
-  return {{"persistentvolumeclaims", "/v1, Kind=PersistentVolumeClaim", false},
-          {"", "v1", "persistentvolumeclaims"},
-          "PersistentVolumeClaim",
-          Always,
-          TranslateClaim,
-          {"/spec/resources"},
-          /*status_back=*/true,
-          ClaimBack};
-}
 
 SimpleKind IngressKind() {
   return {{"ingresses", "networking.k8s.io/v1, Kind=Ingress", false},

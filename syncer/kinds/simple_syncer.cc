@@ -15,6 +15,11 @@ SimpleSyncer::SimpleSyncer(SyncContext& context, SimpleKind kind)
 
 void SimpleSyncer::Watch(Enqueue enqueue) {
   TranslatedKind::Watch(enqueue);
+  if (context().config.persistent_volumes_to_host) {
+    // Storage translates references among these; they are there before the informers start.
+    context().VirtualInformer("storage.k8s.io", "v1", "storageclasses", "StorageClass");
+    context().VirtualInformer("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim");
+  }
   if (FollowsService()) {
     // Gaining or losing a selector decides who computes the addresses.
     context()
@@ -37,6 +42,10 @@ void SimpleSyncer::Watch(Enqueue enqueue) {
 Result<Outcome> SimpleSyncer::SyncToHost(const Json& object) {
   if (kube::IsDeleting(object) || !kind_.wanted(context(), object)) {
     return Outcome::Done();
+  }
+  if (const auto phase = kube::FindString(object, {"status", "phase"});
+      kind_.info.name == kOwnVolumes && (phase == "Bound" || phase == "Released")) {
+    return DeleteVirtual(object);  // reclaimed on the host: a volume is not made twice
   }
   SUBLET_TRY(const Json body, kind_.translate(context(), object));
   SUBLET_TRY(Json host, NewHostObject(object));

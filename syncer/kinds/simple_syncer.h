@@ -1,6 +1,7 @@
 // SimpleSyncer: kinds that go to the host as they are but for names: PersistentVolumeClaims,
-// Ingresses, NetworkPolicies, Endpoints, EndpointSlices, ServiceAccounts. A row of functions says
-// what each one becomes; the status comes back where the kind has one. Threads: as KindSyncer.
+// Ingresses, NetworkPolicies, Endpoints, EndpointSlices, ServiceAccounts, and by configuration
+// StorageClasses, PersistentVolumes and PriorityClasses. A row of functions says what each one
+// becomes; the status comes back where the kind has one. Threads: as KindSyncer.
 #pragma once
 
 #include "syncer/translated_kind.h"
@@ -40,8 +41,13 @@ class SimpleSyncer final : public TranslatedKind {
   const SimpleKind kind_;
 };
 
+// The mapping's name of PersistentVolumes that the tenant made itself.
+inline constexpr std::string_view kOwnVolumes = "persistentvolumes-to-host";
+
 // The rows.
 SimpleKind PersistentVolumeClaimKind();
+SimpleKind StorageClassToHostKind();
+SimpleKind PersistentVolumeToHostKind();
 SimpleKind IngressKind();
 SimpleKind NetworkPolicyKind();
 SimpleKind EndpointsKind();

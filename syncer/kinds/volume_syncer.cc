@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kube/object.h"
+#include "syncer/kinds/simple_syncer.h"
 
 namespace sublet::syncer {
 namespace {
@@ -47,6 +48,9 @@ void VolumeSyncer::Watch(Enqueue enqueue) {
 }
 
 client::ObjectPtr VolumeSyncer::Host(const kube::ObjectKey& key) const {
+  if (context().mapping.HostNameOf(kOwnVolumes, key)) {
+    return nullptr;  // the tenant made it itself
+  }
   const auto claims = claims_->ByIndex(kVolumeIndex, key.name);
   return claims.empty() ? nullptr : claims.front();
 }
