@@ -365,9 +365,20 @@ own_engine() {
   check "which leaves nothing either, its engine included" "nothing" bash -c "$(declare -f leftovers); work=$work k=$k; [ -z \"\$(leftovers)\" ] && echo nothing || leftovers"
 }
 
+status_parts() {  # status_parts UP: the parts of the host as `status -o json` names them, all alive
+  "$bin" host status -o json | python3 -c '
+import json, sys
+status = json.load(sys.stdin)
+assert str(status["up"]) == sys.argv[1] and status["api"].startswith("https://127.0.0.1:"), status
+assert all(part["alive"] and part["pid"] > 1 for part in status["processes"]), status
+assert isinstance(status["gpus"], int) and status["engineSocket"], status
+print(*(part["name"] for part in status["processes"]))' "$1"
+}
+
 lifecycle() {
   check "a second up changes nothing" "up already" "$bin" host up
   check "status" "answers" "$bin" host status
+  check "status as JSON names every part" "serve node" status_parts True
   check "logs" "node agent runs" "$bin" host logs node
   "$bin" host logs serve --follow >"$work/followed" 2>&1 &
   local follower=$!
@@ -388,6 +399,7 @@ Y
   said=$(wc -l <"$work/followed")
   kill -9 "$(process serve)"
   refuse "status after the control plane was killed" "sublet host up" "$bin" host status
+  refuse "its JSON is printed all the same, and the exit says it" '"up": false' "$bin" host status -o json
   check "up after the control plane was killed" "is up" "$bin" host up
   check "the followed log goes on with the new control plane" "" eventually bash -c "[ \$(wc -l <$work/followed) -gt $said ]"
   check "with simulated nodes" "is up" bash -c "'$bin' host down --force && '$bin' host up --nodes 3"

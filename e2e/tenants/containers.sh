@@ -53,6 +53,10 @@ pod cpu-pod kai-scheduler "echo hello; sleep 1000" > cpu.yaml
 check "CPU pod applied" "created" kubectl apply -f cpu.yaml
 check "CPU pod Ready" "condition met" kubectl wait --for=condition=Ready pod/cpu-pod --timeout=30s
 check "logs through the tenant" "hello" kubectl logs cpu-pod
+check "the same log by the node's kubelet, as the tenant may see it" "hello" \
+  kubectl get --raw /api/v1/nodes/sublet-host/proxy/containerLogs/default/cpu-pod/main
+check "and as it goes on" "hello" sh -c \
+  'timeout 3 kubectl get --raw "/api/v1/nodes/sublet-host/proxy/containerLogs/default/cpu-pod/main?follow=true"; true'
 check "exec through the tenant" "busybox" kubectl exec cpu-pod -- ls -l /bin/busybox
 check "a PodGroup as KAI names it" "pg-cpu-pod-" kubectl get podgroups
 

@@ -10,13 +10,13 @@ import time
 
 
 class FaultyHost:
-    def __init__(self, host, work, seed=1):
+    def __init__(self, host, work, seed=1, name="faulty"):
         self.host, self.random = host, random.Random(seed)
         self.on = False
         self.count = {}
         self.closed = False
-        self.cert = os.path.join(work, "faulty.crt")
-        key = os.path.join(work, "faulty.key")
+        self.cert = os.path.join(work, name + ".crt")
+        key = os.path.join(work, name + ".key")
         subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
                         "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1",
                         "-keyout", key, "-out", self.cert], check=True, capture_output=True)
@@ -40,6 +40,12 @@ class FaultyHost:
     def close(self):
         self.closed = True
         self.listener.close()
+
+    def dial(self):
+        """To the host, without a certificate: requests bring the syncer's own token."""
+        context = ssl.create_default_context(cadata=self.host.api.ca)
+        context.check_hostname = False
+        return context.wrap_socket(socket.create_connection(("127.0.0.1", self.host.port)))
 
     def accept(self):
         while not self.closed:
@@ -91,8 +97,7 @@ class FaultyHost:
                                    b"Content-Length: %d\r\n\r\n%s" % (what.encode(), len(text), text))
                     continue
                 if upstream is None:
-                    upstream = self.host.api.context().wrap_socket(
-                        socket.create_connection(("127.0.0.1", self.host.port)))
+                    upstream = self.dial()
                 upstream.sendall("\r\n".join(head).encode() + b"\r\n\r\n" + body)
                 if what == "cut after":
                     upstream.recv(1)

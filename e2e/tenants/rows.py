@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Acceptance rows of a syncer, one function per row and named by its number (the list is vCluster's
-behaviour, numbered 1 to 30). Rows 1, 5, 6 and 9 are pure translation and live in syncer_test; rows 25,
-26 and 30 belong to storage and load; what needs a container is in run.sh.
+behaviour, numbered 1 to 30). Rows 1, 5, 6 and 9 are pure translation and live in syncer_test; rows 25
+and 26 belong to storage; what needs a container is in run.sh. Row 30's figures are printed by
+e2e/bench/load.py.
   rows.py [ROW ...]"""
 import base64
 import json
@@ -11,7 +12,10 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "bench"))
+from between import Between  # noqa: E402
 from faults import FaultyHost  # noqa: E402
+import load  # noqa: E402
 from plain import BIN, KUBECTL, Report, Tenant, Workplace, pod, wait  # noqa: E402
 
 report = Report()
@@ -206,23 +210,93 @@ def row11(t, host):
     report.check("11 a Job finishes", wait(lambda: done().get("succeeded") == 1), done())
 
 
-def row12(t, host):
-    t.create("pods", pod("r12", nodeName="sim-0"))
-    running(t, "r12")
-    path = "/api/v1/namespaces/%s/pods/%s" % (t.hns, t.host_name("r12"))
-    host.api.patch(path, {"metadata": {"labels": {"istio.io/rev": "x", "injected": "yes"},
-                                       "annotations": {"sidecar.istio.io/status": "x"}}})
-    host.api.patch(path + "/status", {"status": {"containerStatuses": [
-        {"name": "main", "ready": True, "restartCount": 0, "image": "i", "imageID": "i"},
-        {"name": "istio-proxy", "ready": True, "restartCount": 0, "image": "i", "imageID": "i"}]}})
+def inject(method, path, body):
+    """What admission webhooks of a host do to a new pod: a mesh's sidecars with their volume, a cloud's
+    raised requests, tolerations and labels, an image from a mirror."""
+    if method != "POST" or not path.endswith("/pods"):
+        return
+    labels = body["metadata"].setdefault("labels", {})
+    labels.update({"istio.io/rev": "x", "hooked": "yes"})
+    body["metadata"].setdefault("annotations", {})["sidecar.istio.io/status"] = "injected"
+    spec = body["spec"]
+    mount = {"name": "istio-token", "mountPath": "/var/run/istio"}
+    for container in spec["containers"]:
+        container["image"] = "mirror.example/" + container["image"]
+        container.setdefault("resources", {}).setdefault("requests", {}).update(
+            {"cpu": "250m", "memory": "512Mi"})
+        container.setdefault("volumeMounts", []).append(mount)
+    spec["containers"].append({"name": "istio-proxy", "image": "example/proxy:1", "volumeMounts": [mount]})
+    spec.setdefault("initContainers", []).append(
+        {"name": "istio-watch", "image": "example/proxy:1", "restartPolicy": "Always"})
+    spec.setdefault("volumes", []).append({"name": "istio-token", "emptyDir": {}})
+    spec.setdefault("tolerations", []).append({"key": "cloud.example/class", "operator": "Exists"})
+
+
+def still(*reads):
+    """Half a second in which none of the objects was written."""
+    versions = lambda: [read()["metadata"]["resourceVersion"] for read in reads]
+    before = versions()
     time.sleep(0.5)
+    return versions() == before
+
+
+def row12(host, place):
+    t = Tenant(host, "hooked")
+    proxy = Between(host, place.work, "hooked", change_request=inject)
+    proxy.rewrite(t.host_kubeconfig)
+    t.start()
+    place.started.append(t)
+    asked = {"image": "example/app:1", "resources": {"requests": {"cpu": "100m"}}}
+    there = start(t, "r12", container=asked, metadata={"labels": {"app": "a"}})
+    report.check("12 the host's pod has what its webhook added",
+                 [c["name"] for c in there["spec"]["containers"]] == ["main", "istio-proxy"] and
+                 there["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "250m" and
+                 any(x.get("key") == "cloud.example/class" for x in there["spec"]["tolerations"]),
+                 there["spec"])
+    ready = lambda name: any(c["type"] == "Ready" and c["status"] == "True" for c in (
+        t.pod(name) or {}).get("status", {}).get("conditions", []))
+    report.check("12 the tenant's pod is Ready", wait(lambda: ready("r12")), t.pod("r12"))
+    wait(lambda: "hooked" in t.pod("r12")["metadata"]["labels"])
     mine = t.pod("r12")
-    report.check("12 what a host webhook adds does not leak up",
-                 "istio.io/rev" not in mine["metadata"].get("labels", {}) and
-                 [c["name"] for c in mine["status"].get("containerStatuses", [])] == ["main"], mine)
-    report.check("12 and there is no loop of writes", wait(lambda: settled(host, path), 10))
+    text = json.dumps({**mine, "metadata": {**mine["metadata"], "managedFields": None}})
+    main = mine["spec"]["containers"]
+    report.check("12 nothing of it leaks up",
+                 "istio" not in text and "mirror.example" not in json.dumps(main) and
+                 "cloud.example" not in text and [c["name"] for c in main] == ["main"] and
+                 main[0]["resources"]["requests"] == {"cpu": "100m"} and
+                 [c["name"] for c in mine["status"]["containerStatuses"]] == ["main"] and
+                 not mine["status"].get("initContainerStatuses"), mine)
+    report.check("12 a plain label that the host added is shown, and stays the host's",
+                 mine["metadata"]["labels"] == {"app": "a", "hooked": "yes"} and
+                 "hooked" not in t.on_host("r12")["metadata"]["annotations"].get(
+                     "sublet.dev/label-keys", ""), mine["metadata"])
+    path = "/api/v1/namespaces/%s/pods/%s" % (t.hns, t.host_name("r12"))
+    report.check("12 and there is no loop of writes", wait(
+        lambda: still(lambda: t.pod("r12"), lambda: t.on_host("r12")), 10))
+    host.api.patch(path, {"metadata": {"labels": {"hooked": "no"}}})
+    report.check("12 the host changes its label", wait(
+        lambda: t.pod("r12")["metadata"]["labels"]["hooked"] == "no", 10), t.pod("r12")["metadata"])
+    host.api.patch(path, {"metadata": {"labels": {"hooked": None}}})
+    report.check("12 and takes it back", wait(
+        lambda: "hooked" not in t.pod("r12")["metadata"]["labels"], 10), t.pod("r12")["metadata"])
+    t.api.patch(NS + "pods/r12", {"metadata": {"labels": {"app": "b"}}, "spec": {"containers": [
+        {"name": "main", "image": "example/app:2"}]}}, STRATEGIC)
+    report.check("12 the tenant's own changes still arrive", wait(
+        lambda: t.on_host("r12")["metadata"]["labels"]["app"] == "b" and
+        t.on_host("r12")["spec"]["containers"][0]["image"] == "example/app:2" and
+        len(t.on_host("r12")["spec"]["containers"]) == 2, 10), t.on_host("r12")["spec"])
+    report.check("12 no error was told", not [e for e in t.events("r12") if e["type"] == "Warning"],
+                 t.events("r12"))
+    t.create("deployments", deployment("d12", 2), group=APPS)
+    report.check("12 a Deployment of such pods is available", wait(lambda: t.api.get(
+        APPS + "/namespaces/default/deployments/d12")[1].get("status", {}).get(
+            "availableReplicas") == 2), t.events("d12"))
+    t.api.delete(APPS + "/namespaces/default/deployments/d12")
     t.api.delete(NS + "pods/r12")
-    report.check("12 deletion works", wait(lambda: t.on_host("r12") is None))
+    report.check("12 deletion works", wait(lambda: t.on_host("r12") is None and t.pod("r12") is None and
+                                           not host.pods(t.hns), 45), list(host.pods(t.hns)))
+    t.stop()
+    proxy.close()
 
 
 def row13(t, host):
@@ -255,6 +329,20 @@ def row14(t, host):
     report.check("14 ephemeral container", wait(lambda: [
         c for c in t.on_host("r14")["spec"].get("ephemeralContainers", [])
         if c["name"] == "debug"]))
+    t.create("pods", pod("ready14", readinessGates=[{"conditionType": "example.com/go"}]))
+    running(t, "ready14")
+    conditions = lambda: {c["type"]: c["status"] for c in t.pod("ready14")["status"]["conditions"]}
+    say = lambda value: t.api.patch(NS + "pods/ready14/status", {"status": {"conditions": [
+        {"type": "example.com/go", "status": value}]}}, STRATEGIC)
+    held = wait(lambda: conditions().get("ContainersReady") == "True") and \
+        conditions().get("Ready") != "True"
+    say("True")
+    report.check("14 a readiness gate that a controller of the tenant sets makes the pod Ready",
+                 held and wait(lambda: conditions().get("Ready") == "True", 20), conditions())
+    say("False")
+    report.check("14 and takes it back", wait(lambda: conditions().get("Ready") == "False" and
+                                              conditions()["example.com/go"] == "False", 20),
+                 conditions())
     t.create("pods", pod("gated", schedulingGates=[{"name": "example.com/gate"}]))
     time.sleep(0.3)
     held = t.on_host("gated") is None
@@ -339,6 +427,18 @@ def row17(t, host):
                    {"data": {"a": "3"}})
     report.check("17 an edit on the host comes back", wait(
         lambda: t.api.get(NS + "configmaps/r17")[1]["data"] == {"a": "3"}))
+    t.create("secrets", config("r17-tls", {"tls.crt": "c", "tls.key": "k"}, kind="Secret"))
+    t.create("ingresses", {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
+                           "metadata": {"name": "r17"}, "spec": {
+                               "tls": [{"hosts": ["r17.example"], "secretName": "r17-tls"}],
+                               "defaultBackend": {"service": {"name": "x", "port": {"number": 80}}}}},
+             group="/apis/networking.k8s.io/v1")
+    shown = lambda: t.on_host("r17", kind="ingresses", group="/apis/networking.k8s.io/v1")
+    report.check("17 the Secret of an Ingress's certificate goes with it", wait(
+        lambda: t.on_host("r17-tls", kind="secrets")) and wait(shown) and shown()["spec"]["tls"][0][
+            "secretName"] == t.host_name("r17-tls"), shown())
+    t.api.delete("/apis/networking.k8s.io/v1/namespaces/default/ingresses/r17")
+    report.check("17 and leaves with it", wait(lambda: t.on_host("r17-tls", kind="secrets") is None))
     t.api.delete(NS + "pods/r17")
     report.check("17 gone after the last use", wait(
         lambda: t.on_host("r17", kind="configmaps") is None))
@@ -416,6 +516,38 @@ def row20(t, host, place):
     report.check("20 the other runs when it is free", running(loser, "race"),
                  (loser.pod("race"), loser.events("race")))
     loser.api.delete(NS + "pods/race")
+
+
+def kubelet(t, host, place):
+    """What a tenant sees of a node's kubelet: its own pods."""
+    other = place.tenant(host, "neighbour")
+    for who, name in ((t, "r21k"), (other, "secret")):
+        who.create("pods", pod(name, nodeName="sim-0"))
+        running(who, name)
+    ask = lambda path, method="GET": t.api.call(method, "/api/v1/nodes/sim-0/proxy" + path)
+    code, listed = ask("/pods")
+    own = {p["metadata"]["name"] for p in t.api.get(
+        "/api/v1/pods?fieldSelector=spec.nodeName=sim-0")[1]["items"]}
+    names = {p["metadata"]["name"] for p in listed.get("items", [])} if code == 200 else set()
+    report.check("21 the kubelet's /pods are the tenant's own", "r21k" in names and names == own and
+                 "secret" not in str(listed) and t.hns not in str(listed), (code, names))
+    report.check("21 /runningpods and /healthz answer", "r21k" in str(ask("/runningpods/")[1]) and
+                 ask("/healthz")[0] == 200, ask("/healthz"))
+    report.check("21 the lists cannot be written", ask("/pods", "DELETE")[0] == 405 and t.pod("r21k"),
+                 ask("/pods", "DELETE"))
+    logs = "/containerLogs/default/"
+    report.check("21 the way to an own container's log is open", ask(logs + "r21k/main")[0] != 403,
+                 ask(logs + "r21k/main"))
+    for what, path in (("a neighbour's container", logs + "secret/main"),
+                       ("a host name", logs + other.host_name("secret") + "/main"),
+                       ("a container it has not", logs + "r21k/sidecar"),
+                       ("another container by the query", logs + "r21k/main?container=sidecar"),
+                       ("the host's statistics", "/stats/summary"), ("its metrics", "/metrics"),
+                       ("its exec", "/exec/default/r21k/main?command=id"), ("its configuration", "/configz")):
+        code, said = ask(path)
+        report.check("21 %s: 403" % what, code == 403 and t.hns not in str(said), (code, said))
+    report.check("21 a node of nobody: 404", t.api.get("/api/v1/nodes/none/proxy/pods")[0] == 404)
+    other.stop()
 
 
 def row21(t, host):
@@ -596,6 +728,163 @@ def faults(host, place):
     proxy.close()
 
 
+def newer(path, item):
+    """A host one minor newer: fields, conditions and states that a tenant does not know."""
+    if not isinstance(item.get("spec"), dict) or "/pods" not in path:
+        return
+    item["spec"]["futurePolicy"] = {"mode": "Later"}
+    for container in item["spec"].get("containers", []):
+        container["futureMode"] = "x"
+    status = item.setdefault("status", {})
+    status["futureState"] = "Fine"
+    for condition in status.get("conditions", []):
+        condition["futureGeneration"] = 7
+    if status.get("conditions"):
+        status["conditions"].append({"type": "FutureReady", "status": "True"})
+    for one in status.get("containerStatuses", []):
+        one["futureUsage"] = {"cpu": "1"}
+
+
+OLD_POD = ("resources", "hostnameOverride", "hostUsers", "workloadRef")
+OLD_STATUS = ("observedGeneration", "hostIPs", "resize", "allocatedResources", "extendedResourceClaimStatus")
+
+
+def drop_new(item):
+    """What a host one minor older does not know, out of a pod."""
+    for field in OLD_POD:
+        item.get("spec", {}).pop(field, None)
+    for container in item.get("spec", {}).get("containers", []):
+        for field in ("resizePolicy", "restartPolicyRules"):
+            container.pop(field, None)
+    status = item.get("status", {})
+    for field in OLD_STATUS:
+        status.pop(field, None)
+    for condition in status.get("conditions", []):
+        condition.pop("observedGeneration", None)
+    for one in status.get("containerStatuses", []):
+        for field in ("resources", "allocatedResources", "user", "stopSignal"):
+            one.pop(field, None)
+
+
+def older(method, path, body):
+    if "/pods" in path:
+        drop_new(body)
+
+
+def row28(host, place):
+    """A host one minor newer, and one older: pods become Ready and stay it, without a write."""
+    for name, changes in (("newer", {"change_answer": newer}),
+                          ("older", {"change_request": older,
+                                     "change_answer": lambda path, item: drop_new(item)
+                                     if "/pods" in path else None})):
+        t = Tenant(host, "skew-" + name)
+        proxy = Between(host, place.work, "skew-" + name, **changes)
+        proxy.rewrite(t.host_kubeconfig)
+        t.start()
+        place.started.append(t)
+        t.create("deployments", deployment("web", 2), group=APPS)
+        code, said = t.create("pods", pod("r28", resources={"requests": {"cpu": "50m"}}, container={
+            "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "NotRequired"}]}))
+        status = lambda: t.api.get(APPS + "/namespaces/default/deployments/web")[1].get("status", {})
+        ready = lambda p: any(c["type"] == "Ready" and c["status"] == "True"
+                              for c in p.get("status", {}).get("conditions", []))
+        good = code == 201 and wait(lambda: status().get("availableReplicas") == 2 and ready(
+            t.pod("r28")))
+        report.check("28 a host one minor %s: pods are Ready" % name, good, (code, said, status()))
+        uids = lambda: sorted(p["metadata"]["uid"] for p in pods_of(t, "web"))
+        first, flapped, moved = uids(), [], 0
+        wait(lambda: still(lambda: t.pod("r28"), lambda: t.on_host("r28")), 10)
+        before = t.pod("r28")["metadata"]["resourceVersion"]
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            moved += 1
+            if moved % 10 == 0:  # something of the host moves meanwhile
+                host.api.patch("/api/v1/namespaces/%s/pods/%s" % (t.hns, t.host_name("r28")),
+                               {"metadata": {"annotations": {"host.example/beat": str(moved)}}})
+            if status().get("availableReplicas") != 2 or not ready(t.pod("r28")) or uids() != first:
+                flapped.append((status(), uids()))
+            time.sleep(0.05)
+        report.check("28 and stay it, the same pods", not flapped, flapped[:2])
+        now = t.pod("r28")
+        report.check("28 without a write to the tenant's pod",
+                     now["metadata"]["resourceVersion"] == before and not [
+                         e for e in t.events("r28") if e["type"] == "Warning"], (before, now))
+        report.check("28 what the tenant does not know is not in it",
+                     "future" not in json.dumps(now["spec"]) and "futureState" not in now["status"], now)
+        t.api.patch(NS + "pods/r28", {"metadata": {"labels": {"step": "2"}}})
+        report.check("28 changes still arrive", wait(
+            lambda: t.on_host("r28")["metadata"]["labels"].get("step") == "2", 10))
+        t.stop()
+        proxy.close()
+
+
+def row30(host, place):
+    """kube-burner's cases in their small sizes on one tenant; nothing may be lost. Figures, and the large
+    sizes, are e2e/bench/load.py's."""
+    t = place.tenant(host, "load")
+    for case in load.SMALL:
+        lost = case(t).run()
+        report.check("30 %s: everything is there" % case.name, not lost, lost)
+    t.stop()
+
+
+def storage(host, place):
+    """A tenant's own StorageClasses and PersistentVolumes on the host."""
+    values = ("sync: {toHost: {storageClasses: {enabled: true}, persistentVolumes: {enabled: true}}}\n")
+    t = place.tenant(host, "store", values)
+    classes, volumes = "/apis/storage.k8s.io/v1/storageclasses", "/api/v1/persistentvolumes"
+    cluster = lambda name: "sublet-%s-x-%s-x-%s" % (name, t.hns, t.tenant)
+    t.api.post(classes, {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {
+        "name": "fast", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+        "provisioner": "kubernetes.io/no-provisioner", "parameters": {
+            "csi.storage.k8s.io/provisioner-secret-name": "key",
+            "csi.storage.k8s.io/provisioner-secret-namespace": "kube-system"}})
+    code, there = wait(lambda: (lambda a: a[0] == 200 and a)(host.api.get(
+        classes + "/" + cluster("fast")))) or (0, {})
+    report.check("storage: a class of the tenant's on the host, no default there, Secrets its own",
+                 there and there["parameters"]["csi.storage.k8s.io/provisioner-secret-namespace"] == t.hns
+                 and "storageclass.kubernetes.io/is-default-class" not in there["metadata"].get(
+                     "annotations", {}), there)
+    body = lambda name, **spec: {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {
+        "name": name}, "spec": {"capacity": {"storage": "3Gi"}, "accessModes": ["ReadWriteOnce"],
+                                "persistentVolumeReclaimPolicy": "Retain", **spec}}
+    source = {"nfs": {"server": "192.0.2.9", "path": "/x"}}
+    t.api.post(volumes, body("mine", storageClassName="fast", **source))
+    t.api.post(volumes, body("anybodys", **source))
+    t.api.post(volumes, body("root", storageClassName="fast", hostPath={"path": "/"}))
+    report.check("storage: a volume of the tenant's on the host", wait(
+        lambda: host.api.get(volumes + "/" + cluster("mine"))[0] == 200) and host.api.get(
+            volumes + "/" + cluster("mine"))[1]["spec"]["storageClassName"] == cluster("fast"))
+    told = lambda name: wait(lambda: [e for e in t.events(name) if e["type"] == "Warning"], 10)
+    report.check("storage: one that any tenant could claim, or a folder of the node: refused, and told",
+                 told("anybodys") and told("root") and
+                 host.api.get(volumes + "/" + cluster("anybodys"))[0] == 404 and
+                 host.api.get(volumes + "/" + cluster("root"))[0] == 404, t.events("root"))
+    t.create("persistentvolumeclaims", {
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "3Gi"}}}})
+    claim = lambda: t.api.get(NS + "persistentvolumeclaims/data")[1]
+    good = wait(lambda: claim().get("status", {}).get("phase") == "Bound", 40)
+    mine = lambda: t.api.get(volumes + "/mine")[1]
+    report.check("storage: the tenant's claim is bound to the tenant's volume", good and claim()["spec"][
+        "volumeName"] == "mine" and claim()["spec"]["storageClassName"] == "fast", claim())
+    report.check("storage: which shows it", wait(
+        lambda: mine().get("status", {}).get("phase") == "Bound" and mine()["spec"].get(
+            "claimRef", {}).get("uid") == claim()["metadata"]["uid"], 15), mine())
+    t.api.delete(NS + "persistentvolumeclaims/data")
+    report.check("storage: Released after the claim, kept as Retain says", wait(
+        lambda: mine().get("status", {}).get("phase") == "Released", 20), mine())
+    t.api.delete(volumes + "/mine")
+    report.check("storage: deleted on both sides", wait(
+        lambda: t.api.get(volumes + "/mine")[0] == 404 and
+        host.api.get(volumes + "/" + cluster("mine"))[0] == 404, 20), mine())
+    t.stop()
+    subprocess.run([BIN, "delete", "store"], capture_output=True, timeout=60,
+                   env={**os.environ, "KUBECONFIG": host.kubeconfig, "HOME": host.work})
+    report.check("storage: delete takes the class along", wait(
+        lambda: host.api.get(classes + "/" + cluster("fast"))[0] == 404))
+
+
 def row29(host, place):
     """setOwner off: no owner references, and delete sweeps by label."""
     t = place.tenant(host, "unowned", "experimental: {syncSettings: {setOwner: false}}\n")
@@ -665,6 +954,7 @@ def chart(host):
     folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "manifests", "chart")
     every = """
 sync: {toHost: {ingresses: {enabled: true}, priorityClasses: {enabled: true},
+                storageClasses: {enabled: true}, persistentVolumes: {enabled: true},
                 podDisruptionBudgets: {enabled: true}, serviceAccounts: {enabled: true}}}
 networking: {replicateServices: {fromHost: [{from: shared/db, to: data/db}]}}
 policies:
@@ -709,9 +999,9 @@ controlPlane: {statefulSet: {persistence: {enabled: true, size: 7Gi}, resources:
                      (texts[1].stderr, [(ours.get(k), charts.get(k)) for k in wrong[:1]], wrong))
 
 
-ROWS = [row2, row3, row4, row7, row8, row10, row10_rejected, row11, row12, row13, row14, row15,
+ROWS = [row2, row3, row4, row7, row8, row10, row10_rejected, row11, row13, row14, row15,
         row16, row17, row18, row19, row21, row22, row24]
-VALUES = "sync: {toHost: {networkPolicies: {enabled: true}}}\n"
+VALUES = "sync: {toHost: {networkPolicies: {enabled: true}, ingresses: {enabled: true}}}\n"
 
 
 def main(wanted):
@@ -719,7 +1009,9 @@ def main(wanted):
         host = place.host(3, "--gpus", "4")
         t = place.tenant(host, "t", VALUES)
         steps = [(row.__name__, lambda row=row: row(t, host)) for row in ROWS]
-        steps += [("row20", lambda: row20(t, host, place)), ("row23", lambda: row23(t, host, place)),
+        steps += [("row12", lambda: row12(host, place)), ("kubelet", lambda: kubelet(t, host, place)),
+                  ("row28", lambda: row28(host, place)), ("storage", lambda: storage(host, place)),
+                  ("row30", lambda: row30(host, place)), ("row20", lambda: row20(t, host, place)), ("row23", lambda: row23(t, host, place)),
                   ("faults", lambda: faults(host, place)), ("row29", lambda: row29(host, place)),
                   ("chart", lambda: chart(host)), ("replicated", lambda: replicated(host, place))]
         for name, step in steps:
