@@ -521,7 +521,7 @@ def row20(t, host, place):
 def kubelet(t, host, place):
     """What a tenant sees of a node's kubelet: its own pods."""
     other = place.tenant(host, "neighbour")
-    for who, name in ((t, "r21k"), (other, "secret")):
+    for who, name in ((t, "r21k"), (other, "hidden21")):
         who.create("pods", pod(name, nodeName="sim-0"))
         running(who, name)
     ask = lambda path, method="GET": t.api.call(method, "/api/v1/nodes/sim-0/proxy" + path)
@@ -530,7 +530,7 @@ def kubelet(t, host, place):
         "/api/v1/pods?fieldSelector=spec.nodeName=sim-0")[1]["items"]}
     names = {p["metadata"]["name"] for p in listed.get("items", [])} if code == 200 else set()
     report.check("21 the kubelet's /pods are the tenant's own", "r21k" in names and names == own and
-                 "secret" not in str(listed) and t.hns not in str(listed), (code, names))
+                 "hidden21" not in str(listed) and t.hns not in str(listed), (code, names))
     report.check("21 /runningpods and /healthz answer", "r21k" in str(ask("/runningpods/")[1]) and
                  ask("/healthz")[0] == 200, ask("/healthz"))
     report.check("21 the lists cannot be written", ask("/pods", "DELETE")[0] == 405 and t.pod("r21k"),
@@ -538,8 +538,8 @@ def kubelet(t, host, place):
     logs = "/containerLogs/default/"
     report.check("21 the way to an own container's log is open", ask(logs + "r21k/main")[0] != 403,
                  ask(logs + "r21k/main"))
-    for what, path in (("a neighbour's container", logs + "secret/main"),
-                       ("a host name", logs + other.host_name("secret") + "/main"),
+    for what, path in (("a neighbour's container", logs + "hidden21/main"),
+                       ("a host name", logs + other.host_name("hidden21") + "/main"),
                        ("a container it has not", logs + "r21k/sidecar"),
                        ("another container by the query", logs + "r21k/main?container=sidecar"),
                        ("the host's statistics", "/stats/summary"), ("its metrics", "/metrics"),
