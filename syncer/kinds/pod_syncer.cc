@@ -61,6 +61,19 @@ Json Difference(const Json& from, const Json& to) {
   return patch;
 }
 
+// Whether nobody changed more than the status between two versions of a pod.
+bool OnlyStatusDiffers(const Json& before, const Json& after) {
+  for (const char* field : {"generation", "labels", "annotations", "ownerReferences", "finalizers",
+                            "deletionTimestamp", "deletionGracePeriodSeconds"}) {
+    const Json* was = kube::Find(before, {"metadata", field});
+    const Json* is = kube::Find(after, {"metadata", field});
+    if ((was == nullptr) != (is == nullptr) || (was != nullptr && *was != *is)) {
+      return false;
+    }
+  }
+  return before.at("spec") == after.at("spec");
+}
+
 }  // namespace
 
 PodSyncer::PodSyncer(SyncContext& context)
@@ -409,7 +422,7 @@ Result<std::string> PodSyncer::SyncStatus(const Json& pod, const Json& host) {
                                                  : Result<std::string>(written.error());
   }
   virtual_informer().NoteWritten(*written);
-  return std::string(kube::ResourceVersionOf(*written));
+  return OnlyStatusDiffers(pod, *written) ? std::string(kube::ResourceVersionOf(*written)) : "";
 }
 
 Result<bool> PodSyncer::SyncSpec(const Json& pod, const Json& host, const HostPod& wanted) {

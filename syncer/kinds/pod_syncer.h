@@ -60,7 +60,8 @@ class PodSyncer final : public TranslatedKind {
   // Takes the binding of a bare pod back, so that it is placed again.
   Result<void> Unbind(const kube::Json& virtual_pod, const std::string& why, int times);
   Result<void> SyncBinding(const kube::Json& virtual_pod, const kube::Json& host_pod);
-  // The virtual pod's resourceVersion when its status is the host's; "" when it went meanwhile.
+  // The virtual pod's resourceVersion when its status is the host's; "" when it went, or more than
+  // the status changed, meanwhile.
   Result<std::string> SyncStatus(const kube::Json& virtual_pod, const kube::Json& host_pod);
   // Readiness gates that the tenant's controllers set: the host's node counts them.
   Result<void> SyncGates(const kube::Json& virtual_pod, const kube::Json& host_pod);
