@@ -93,6 +93,26 @@ void ReadRequests(const Json& pod, PodRecord* out) {
   }
 }
 
+void ReadDeviceClaims(const Json& pod, PodRecord* out) {
+  std::map<std::string, std::string> made;
+  for (const Json& status : ArrayAt(pod, {"status", "resourceClaimStatuses"})) {
+    made[std::string(kube::FindString(status, {"name"}))] =
+        kube::FindString(status, {"resourceClaimName"});
+  }
+  for (const Json& claim : ArrayAt(pod, {"spec", "resourceClaims"})) {
+    std::string name(kube::FindString(claim, {"resourceClaimName"}));
+    const auto entry = made.find(std::string(kube::FindString(claim, {"name"})));
+    if (name.empty() && entry != made.end()) {
+      name = entry->second;
+    } else if (name.empty()) {
+      out->lacks_device_claims = true;
+    }
+    if (!name.empty()) {
+      out->device_claims.push_back(std::move(name));
+    }
+  }
+}
+
 void ReadSpec(const Json& pod, PodRecord* out) {
   for (const char* list : {"containers", "initContainers"}) {
     for (const Json& container : ArrayAt(pod, {"spec", list})) {
@@ -160,6 +180,7 @@ PodRecord ReadPodRecord(const Json& pod) {
       NumberOf(kube::AnnotationOf(pod, "batch.kubernetes.io/job-index-ignored-failure-count"))
           .value_or(0);
   ReadSpec(pod, &out);
+  ReadDeviceClaims(pod, &out);
   ReadRequests(pod, &out);
   ReadConditions(pod, &out);
   ReadContainerStatuses(pod, "containerStatuses", false, &out);

@@ -59,6 +59,8 @@ struct PodRecord {
   // with sidecars and overhead.
   std::vector<std::pair<std::string, std::string>> requests;
   std::vector<std::string> claims;           // names of persistent volume claims
+  std::vector<std::string> device_claims;    // names of resource claims, as far as they exist
+  bool lacks_device_claims = false;          // one that a template makes is not named yet
   std::vector<std::string> toleration_json;  // each toleration, encoded
 
   bool Finished() const { return phase == "Succeeded" || phase == "Failed"; }

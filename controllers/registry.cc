@@ -18,6 +18,7 @@
 #include "controllers/node_usage_controller.h"
 #include "controllers/pod_garbage_collector.h"
 #include "controllers/replica_set_controller.h"
+#include "controllers/resource_claim_controller.h"
 #include "controllers/resource_quota_controller.h"
 #include "controllers/stateful_set_controller.h"
 #include "controllers/taint_eviction_controller.h"
@@ -47,6 +48,7 @@ const std::vector<ControllerEntry>& AllControllers() {
       {"node-usage", Runs::kHostOnly, MakeNodeUsageController},
       {"persistentvolume-binder", Runs::kHostOnly, MakeVolumeBinder},
       {"persistentvolumeclaim-protection", Runs::kEverywhere, MakeClaimProtection},
+      {"resourceclaim", Runs::kEverywhere, MakeResourceClaimController},
       {"disruption", Runs::kEverywhere, MakeDisruptionController},
       {"endpoints", Runs::kEverywhere, MakeEndpointsController},
       {"endpointslice", Runs::kEverywhere, MakeEndpointSliceController},

@@ -131,41 +131,43 @@ apply '{apiVersion: v1, kind: Pod, metadata: {name: near}, spec: {affinity: {pod
 within "a namespaceSelector finds the pod of another namespace" "Running sim-1" phase near
 k delete namespace red >/dev/null 2>&1; k delete pod near --now >/dev/null 2>&1
 
-# Dynamic resource allocation: a class, a slice, and a claim that pods share.
+# Dynamic resource allocation: classes, slices, claims of a template and a claim that pods share.
+claims() { k get resourceclaims -o "jsonpath={range .items[*]}{.metadata.name} {.status.allocation.devices.results[*].device} {.status.reservedFor[*].name}{'\n'}{end}"; }
 check "a device class" created apply '{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gpu.example.com}, spec: {selectors: [{cel: {expression: "device.driver == \"gpu.example.com\""}}]}}'
 check "a node of its own for the devices" created apply '{apiVersion: v1, kind: Node, metadata: {name: dra-0, labels: {kubernetes.io/hostname: dra-0}}}'
-k patch node dra-0 --subresource=status --type=merge -p '{"status": {"capacity": {"cpu": "8", "memory": "8Gi", "pods": "50"}, "allocatable": {"cpu": "8", "memory": "8Gi", "pods": "50"}, "conditions": [{"type": "Ready", "status": "True", "reason": "Test", "message": "", "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}' >/dev/null
-check "its slice of two" created apply '{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: dra-0-gpus}, spec: {driver: gpu.example.com, nodeName: dra-0,
-  pool: {name: dra-0, generation: 1, resourceSliceCount: 1}, devices: [{name: gpu-0, attributes: {size: {int: 40}}}, {name: gpu-1, attributes: {size: {int: 80}}}]}}'
-check "a queue that may have one GPU" created queue claimed org 1 1
-# claim NAME CEL
-claim() {
-  apply "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: $1, labels: {kai.scheduler/queue: claimed}}, spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.example.com, selectors: [{cel: {expression: '$2'}}]}}]}}}"
-}
-# claimer NAME CLAIM [SCHEDULER]
+k patch node dra-0 --subresource=status --type=merge -p '{"status": {"capacity": {"cpu": "8", "memory": "8Gi", "pods": "50"}, "allocatable": {"cpu": "8", "memory": "8Gi", "pods": "50"}, "conditions": [{"type": "Ready", "status": "True", "reason": "Test", "message": "", "lastHeartbeatTime": "2099-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}' >/dev/null
+k taint node dra-0 node.kubernetes.io/not-ready- >/dev/null 2>&1
+check "its slice of three" created apply '{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: dra-0-gpus}, spec: {driver: gpu.example.com, nodeName: dra-0,
+  pool: {name: dra-0, generation: 1, resourceSliceCount: 1}, devices: [{name: gpu-0, attributes: {size: {int: 80}}}, {name: gpu-1, attributes: {size: {int: 80}}}, {name: gpu-2, attributes: {size: {int: 40}}}]}}'
+check "a template that wants a large one" created apply '{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: large}, spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.example.com,
+  selectors: [{cel: {expression: "device.attributes[\"gpu.example.com\"].size >= 80"}}]}}]}}}}'
+check "a queue for one claimed GPU and no more" created queue claimed org 2 2
+# claimer NAME CLAIM
 claimer() {
-  apply "{apiVersion: v1, kind: Pod, metadata: {name: $1, labels: {kai.scheduler/queue: claimed}}, spec: {schedulerName: ${3:-kai-scheduler}, tolerations: [{operator: Exists}], resourceClaims: [{name: gpu, resourceClaimName: $2}],
+  apply "{apiVersion: v1, kind: Pod, metadata: {name: $1, labels: {kai.scheduler/queue: claimed}}, spec: {schedulerName: ${3:-kai-scheduler}, restartPolicy: Never, resourceClaims: [{name: gpu, $2}],
     containers: [{name: main, image: x, resources: {claims: [{name: gpu}]}}]}}"
 }
-claimed() { k get resourceclaim "$1" -o 'jsonpath={.status.allocation.devices.results[*].device} {.status.reservedFor[*].name} {.metadata.finalizers}'; }
-check "a claim for a large one, for several pods" created claim together 'device.attributes["gpu.example.com"].size >= 80'
-claimer left together >/dev/null
-claimer right together >/dev/null
-within "is charged once: one pod of the two is bound within the limit" dra-0 phase left
-within "and so is the other" dra-0 phase right
-within "the claim has the device that its selector means" "gpu-1 " claimed together
-for name in left right; do check "it is reserved for $name" "$name" claimed together; done
-check "with the finalizer that keeps the device" "resource.kubernetes.io/delete-protection" claimed together
-claim more 'device.driver == "gpu.example.com"' >/dev/null
-claimer beyond more >/dev/null
-within "another device is over the queue's limit" "allowable limit of GPUs" reason beyond
-claim large 'device.attributes["gpu.example.com"].size >= 80' >/dev/null
-claimer third large default-scheduler >/dev/null
+claimer own 'resourceClaimTemplateName: large' >/dev/null
+within "a pod is bound to where its claim's device is" dra-0 phase own
+within "its claim is made, allocated and reserved for it" "gpu-0 own" claims
+check "with the finalizer that keeps the devices" delete-protection k get resourceclaims -o 'jsonpath={.items[*].metadata.finalizers}'
+check "the device counts in its queue" '"allocated": 1.0' sh -c "'$bin' scheduler queues -o json | python3 -c 'import json,sys; print([json.dumps({\"allocated\": q[\"resources\"][\"gpu\"][\"allocated\"]}) for q in json.load(sys.stdin) if q[\"name\"] == \"claimed\"])'"
+check "a claim for several pods" created apply '{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: together, labels: {kai.scheduler/queue: claimed}}, spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.example.com}}]}}}'
+claimer left 'resourceClaimName: together' >/dev/null
+claimer right 'resourceClaimName: together' >/dev/null
+within "is charged once: one pod of the two runs within the limit" dra-0 phase left
+within "and so does the other" dra-0 phase right
+within "on the same device" "together gpu-1 left right" sh -c "'$clients/kubectl-1.36' get resourceclaim together -o 'jsonpath={.metadata.name} {.status.allocation.devices.results[*].device} {.status.reservedFor[*].name}' | sed 's/right left/left right/'"
+claimer third 'resourceClaimTemplateName: large' default-scheduler >/dev/null
 within "no large one is left, and the pod says so" "cannot allocate all claims" reason third
-claim odd 'device.driver.matches("g.*")' >/dev/null
-claimer strange odd default-scheduler >/dev/null
+k delete pod own --grace-period=0 --force >/dev/null 2>&1
+within "one that ended gives its device to the next" dra-0 phase third
+apply '{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: odd}, spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.example.com, selectors: [{cel: {expression: "device.driver.matches(\"g.*\")"}}]}}]}}}' >/dev/null
+claimer strange 'resourceClaimName: odd' default-scheduler >/dev/null
 within "what the scheduler cannot evaluate is said" "cannot be evaluated by this scheduler" reason strange
-k delete pod left right third strange beyond --grace-period=0 --force >/dev/null 2>&1
+k delete pod left right third strange --grace-period=0 --force >/dev/null 2>&1
+within "a claim that nobody uses has no devices" "together  " sh -c "'$clients/kubectl-1.36' get resourceclaim together -o 'jsonpath={.metadata.name} {.status.allocation.devices.results[*].device} {.status.reservedFor[*].name}'"
+k delete resourceclaim together odd >/dev/null 2>&1
 k delete node dra-0 >/dev/null 2>&1
 
 # A gang: a PodGroup with minMember 3 waits until all three are there.
