@@ -323,6 +323,33 @@ bool EnoughInCluster(const State& state, const JobView& view) {
 
 }  // namespace
 
+constexpr int kMovesInVain = 3;
+constexpr Millis kMovesDelay = 60'000;
+constexpr int kMovesDoublings = 6;
+
+// Differs: KAI moves others for a job in every cycle, though nothing keeps the moved pods from
+// taking their old places again before the job does; some never come to rest. Here a job for which
+// others were moved three times in vain waits a minute before the next time, then two, up to an
+// hour.
+bool MovesInVain(Session& session, const Job& job) {
+  if (job.moved_at_used != job.active_used || job.moves_again_at <= session.now) {
+    return false;
+  }
+  session.MayChangeAt(job.moves_again_at);
+  return true;
+}
+
+// `used`: of the job's pods before others were moved for it; with the promised ones it is more.
+void NoteMove(const Session& session, int used, Job& job) {
+  if (job.moved_at_used != used) {
+    job.moved_in_vain = 0;
+    job.moved_at_used = used;
+  }
+  const int over = ++job.moved_in_vain - kMovesInVain;
+  job.moves_again_at =
+      over < 0 ? 0 : session.now + (kMovesDelay << std::min(over, kMovesDoublings));
+}
+
 void RunConsolidation(Session& session, TopologyCache& topologies) {
   State& state = session.state;
   const int most = session.profile.max_consolidation_victims;
@@ -334,9 +361,9 @@ void RunConsolidation(Session& session, TopologyCache& topologies) {
   FailedSignatures failed;
   while (!order->Empty() && !session.out_of_steps) {
     const std::shared_ptr<JobView> view = order->Pop();
-    const Job& job = state.job(view->job);
-    if (Delayed(session, job) || failed.Hopeless(session, *view, kNone) ||
-        !EnoughInCluster(state, *view)) {
+    Job& job = state.job(view->job);
+    if (Delayed(session, job) || MovesInVain(session, job) ||
+        failed.Hopeless(session, *view, kNone) || !EnoughInCluster(state, *view)) {
       continue;
     }
     const auto victims = [&] {
@@ -366,8 +393,11 @@ void RunConsolidation(Session& session, TopologyCache& topologies) {
       }
       return true;
     };
+    const int used = job.active_used;
     if (!Attempt(session, topologies, Action::kConsolidation, *view, victims, all_placed)) {
       failed.Remember(session, *view, kNone);
+    } else {
+      NoteMove(session, used, job);
     }
   }
 }

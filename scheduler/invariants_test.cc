@@ -413,7 +413,8 @@ TEST_P(InvariantsTest, NoDecisionBreaksARule) {
 }
 
 TEST_P(InvariantsTest, ItSettlesAndStaysSettled) {
-  for (std::uint32_t seed = 200; seed < 240; ++seed) {
+  // Without MovesInVain (evictions.cc) seed 250 moves three pods to and fro for ever.
+  for (std::uint32_t seed = 230; seed < 270; ++seed) {
     Engine engine({RulesProfile(GetParam())});
     engine.Apply(Maker(seed).Make());
     int quiet = 0;

@@ -187,6 +187,10 @@ struct Job {
   std::vector<PodSet> pod_sets;
   Millis created = 0, last_start = 0, stale_since = 0, last_eviction = 0;
   std::optional<Millis> preemption_delay, staleness_grace;
+  // How often others were moved for it in vain, since active_used was `moved_at_used`, and until
+  // when nobody is moved again (RunConsolidation).
+  int moved_in_vain = 0, moved_at_used = 0;
+  Millis moves_again_at = 0;
   int scheduling_backoff = -1;
   bool gave_up =
       false;  // scheduling_backoff 1: one attempt failed, the next comes with a change of the group
