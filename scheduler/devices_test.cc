@@ -201,6 +201,20 @@ TEST_F(SharedClaimTest, AnAllocationOutlivesTheEventsThatDoNotShowItYet) {
   EXPECT_EQ(IdleGpus("n1"), 4);
 }
 
+TEST_F(SharedClaimTest, APodThatIsShownOnItsNodeKeepsWhatItsClaimGot) {
+  engine_.Apply(MakeClaim("shared", 2, "a"));
+  engine_.Run(kNow);
+  // The claim as written comes first, the pod as bound second: no other event of the claim follows.
+  engine_.Apply(ClaimSpec(engine_.state().claims.at("t/shared")));
+  for (PodSpec& pod : pods_) {
+    pod.node = "n1";
+    engine_.Apply(pod);
+  }
+  EXPECT_EQ(engine_.state().claims.at("t/shared").allocated.size(), 2u);
+  EXPECT_EQ(engine_.state().claims.at("t/shared").reserved_for.size(), 2u);
+  EXPECT_EQ(Allocated(), 2);
+}
+
 TEST(ClaimsTest, DevicesComeFromTheNewestCompleteGenerationAndFitTheirRequests) {
   Engine engine({*NamedProfile("default")});
   engine.Apply(MakeNode("n1", 0));

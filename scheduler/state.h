@@ -394,7 +394,7 @@ class State {
   void ShareClaim(const std::string& key);
   void Recharge(TaskId id);
   // The task goes, or is about to be read anew. What only we reserved for it is free again unless
-  // `keep` or the API shows the pod on a node.
+  // `keep` (it still is, or is to be, on a node) or the API showed the pod on a node before.
   void LeaveClaims(TaskId id, bool keep);
   Status StatusFor(const PodSpec& spec) const;
 

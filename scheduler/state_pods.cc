@@ -196,7 +196,7 @@ void State::UpsertPod(const PodSpec& spec, int profile) {
       status = Status::kReleasing;
     }
     ClearTask(id);
-    LeaveClaims(id, status == old.status && !real && node != kNone);
+    LeaveClaims(id, node != kNone && CountsForQuota(status));
     ReleaseShape(task(id).shape);
     const bool dirty = task(id).dirty;
     *tasks[static_cast<std::size_t>(id)] = Task{};

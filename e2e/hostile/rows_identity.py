@@ -46,11 +46,19 @@ def row8(a, b, host, place):
 
 
 def row9(a, b, host, place):
-    for path in ("pods", "run/default/x/main", "configz", "exec/default/x/main?command=id"):
-        for method in ("GET", "POST"):
-            code, said = a.api.call(method, "/api/v1/nodes/sim-0/proxy/" + path)
-            report.check("9 %s nodes/proxy/%s" % (method, path), 400 <= code < 600 and code != 500,
-                         (code, said))
+    tries = [(method, path) for method in ("GET", "POST") for path in (
+        "run/default/x/main", "configz", "stats/summary", "exec/default/x/main?command=id",
+        "containerLogs/default/x-x-default-x-b/main", "containerLogs/sublet-b/x-x-default-x-b/main")]
+    for method, path in tries + [("POST", "pods")]:
+        code, said = a.api.call(method, "/api/v1/nodes/sim-0/proxy/" + path)
+        report.check("9 %s nodes/proxy/%s" % (method, path), 400 <= code < 600 and code != 500,
+                     (code, said))
+    b.create("pods", pod("r9-of-b", nodeName="sim-0"))
+    wait(lambda: b.on_host("r9-of-b"))
+    code, said = a.api.get("/api/v1/nodes/sim-0/proxy/pods")
+    own = {p["metadata"]["uid"] for p in a.api.get("/api/v1/pods")[1]["items"]}
+    report.check("9 of the kubelet's pods a tenant sees its own", code == 200 and
+                 all(p["metadata"]["uid"] in own for p in said["items"]), (code, said))
     code, _ = a.api.get("/api/v1/nodes/sim-0")
     report.check("9 the node itself is readable", code == 200, code)
 

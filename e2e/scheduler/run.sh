@@ -151,7 +151,7 @@ claimer own 'resourceClaimTemplateName: large' >/dev/null
 within "a pod is bound to where its claim's device is" dra-0 phase own
 within "its claim is made, allocated and reserved for it" "gpu-0 own" claims
 check "with the finalizer that keeps the devices" delete-protection k get resourceclaims -o 'jsonpath={.items[*].metadata.finalizers}'
-check "the device counts in its queue" '"allocated": 1.0' sh -c "'$bin' scheduler queues -o json | python3 -c 'import json,sys; print([json.dumps({\"allocated\": q[\"resources\"][\"gpu\"][\"allocated\"]}) for q in json.load(sys.stdin) if q[\"name\"] == \"claimed\"])'"
+check "the device counts in its queue" '"allocated": 1}' sh -c "'$bin' scheduler queues -o json | python3 -c 'import json,sys; print([json.dumps({\"allocated\": q[\"resources\"][\"gpu\"][\"allocated\"]}) for q in json.load(sys.stdin) if q[\"name\"] == \"claimed\"])'"
 check "a claim for several pods" created apply '{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: together, labels: {kai.scheduler/queue: claimed}}, spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.example.com}}]}}}'
 claimer left 'resourceClaimName: together' >/dev/null
 claimer right 'resourceClaimName: together' >/dev/null

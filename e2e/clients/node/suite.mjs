@@ -85,9 +85,13 @@ async function workloads() {
       template: { metadata: { labels: { app: 'web' } }, spec: { containers: [{ name: 'c', image: 'nginx' }] } } } } });
   const pods = () => core.listNamespacedPod({ namespace, labelSelector: 'app=web' });
   await until('a pod', async () => (await pods()).items.length === 1);
-  const scale = await apps.readNamespacedDeploymentScale({ name: 'web', namespace });
-  scale.spec.replicas = 2;
-  await apps.replaceNamespacedDeploymentScale({ name: 'web', namespace, body: scale });
+  // The controller writes the status meanwhile: a conflict is read again, as clients do.
+  await until('scaled', async () => {
+    const scale = await apps.readNamespacedDeploymentScale({ name: 'web', namespace });
+    scale.spec.replicas = 2;
+    return apps.replaceNamespacedDeploymentScale({ name: 'web', namespace, body: scale })
+      .then(() => true, (error) => { if (error.code !== 409) throw error; return false; });
+  });
   await until('two pods', async () => (await pods()).items.length === 2);
   await apps.deleteNamespacedDeployment({ name: 'web', namespace });
   await until('no pods', async () => (await pods()).items.length === 0);
