@@ -608,18 +608,25 @@ def row24(t, host):
 
 
 def everything(t, prefix, count=8):
-    """One of each kind, `count` times."""
+    """One of each kind, `count` times. Returns what was answered otherwise than "made" or "is there"."""
+    refused = []
+
+    def ask(kind, body):
+        code, said = t.create(kind, body)
+        if code not in (201, 409) or (code == 409 and said.get("reason") != "AlreadyExists"):
+            refused.append((kind, body["metadata"]["name"], code, said))
     for i in range(count):
         name = "%s%d" % (prefix, i)
-        t.create("configmaps", config(name, {"a": name}))
-        t.create("secrets", config(name, {"a": name}, kind="Secret"))
-        t.create("services", service(name, selector={"app": name}))
-        t.create("persistentvolumeclaims", {
+        ask("configmaps", config(name, {"a": name}))
+        ask("secrets", config(name, {"a": name}, kind="Secret"))
+        ask("services", service(name, selector={"app": name}))
+        ask("persistentvolumeclaims", {
             "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
             "spec": {"accessModes": ["ReadWriteOnce"],
                      "resources": {"requests": {"storage": "1Mi"}}}})
-        t.create("pods", pod(name, volumes=[{"name": "c", "configMap": {"name": name}},
-                                            {"name": "s", "secret": {"secretName": name}}]))
+        ask("pods", pod(name, volumes=[{"name": "c", "configMap": {"name": name}},
+                                       {"name": "s", "secret": {"secretName": name}}]))
+    return refused
 
 
 def converged(t, host, prefix, count=8):
@@ -669,16 +676,23 @@ def row23(t, host, place):
     """Killed in the middle of creating, editing and deleting; and the host edited meanwhile."""
     import signal
     for moment in range(3):
-        everything(t, "k%d-" % moment, 4)
+        prefix = "k%d-" % moment
+        refused = {r[:2] for r in everything(t, prefix, 4)}
         time.sleep(0.02 * moment)
         t.stop(signal.SIGKILL)
         t.start()
-        prefix = "k%d-" % moment
-        # What did not arrive before the kill is asked for again, as any client would.
-        everything(t, prefix, 4)
+        lost = [(kind, prefix + str(i)) for i in range(4) for kind in (
+            "configmaps", "secrets", "services", "persistentvolumeclaims", "pods")
+            if (kind, prefix + str(i)) not in refused and
+            t.api.get("%s%s/%s%d" % (NS, kind, prefix, i))[0] != 200]
+        report.check("23 what was answered before the kill is there (%d)" % moment, not lost, lost)
+        # What was refused is asked for again, as any client would, until it is there.
+        refused = everything(t, prefix, 4)
+        if refused:
+            wait(lambda: not everything(t, prefix, 4), 15, 0.5)
         report.check("23 killed while creating (%d)" % moment,
                      wait(lambda: not converged(t, host, prefix, 4), 40, 0.2),
-                     converged(t, host, prefix, 4))
+                     (converged(t, host, prefix, 4), refused[:4]))
     t.stop(signal.SIGKILL)
     edited = "/api/v1/namespaces/%s/configmaps/%s" % (t.hns, t.host_name("k0-0"))
     host.api.patch(edited, {"data": {"a": "edited while away"}})
