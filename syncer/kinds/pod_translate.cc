@@ -472,10 +472,8 @@ PodReferences ReferencesOfPod(const Json& pod) {
       claims.insert(std::string(kube::FindString(pod, {"metadata", "name"})) + "-" +
                     std::string(kube::FindString(volume, {"name"})));
     }
-    for (const char* kind : {"rbd", "iscsi", "cephfs"}) {
-      if (const Json* reference = kube::Find(volume, {kind, "secretRef"}); reference != nullptr) {
-        add(secrets, *reference, "name");
-      }
+    if (const Json* reference = kube::Find(volume, {"iscsi", "secretRef"}); reference != nullptr) {
+      add(secrets, *reference, "name");
     }
     if (const Json* reference = kube::Find(volume, {"csi", "nodePublishSecretRef"});
         reference != nullptr) {
@@ -572,7 +570,10 @@ Json GatesPatch(const Json& virtual_pod, const Json& host_pod) {
     const Json* theirs = kube::FindCondition(host_pod, type);
     if (own != nullptr && (theirs == nullptr || kube::FindString(*theirs, {"status"}) !=
                                                     kube::FindString(*own, {"status"}))) {
-      changed.push_back(*own);
+      Json condition = Json::object();
+      CopyFields(*own, condition,
+                 {"type", "status", "reason", "message", "lastProbeTime", "lastTransitionTime"});
+      changed.push_back(std::move(condition));
     }
   }
   return changed.empty() ? Json() : Json{{"status", {{"conditions", std::move(changed)}}}};

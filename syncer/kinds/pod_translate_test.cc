@@ -49,6 +49,27 @@ class PodTranslate : public ::testing::Test {
   PodContext context_;
 };
 
+TEST_F(PodTranslate, NetworkVolumesAreRebuiltAndBringNoCredentialOfTheNode) {
+  const HostPod host = Translate(
+      {{"volumes",
+        {{{"name", "a"},
+          {"csi",
+           {{"driver", "d.example"}, {"nodePublishSecretRef", {{"name", "s"}}}, {"odd", "x"}}}},
+         {{"name", "b"},
+          {"iscsi", {{"targetPortal", "p"}, {"iqn", "q"}, {"lun", 1}, {"odd", "x"}}}}}}});
+  const Json& volumes = host.pod["spec"]["volumes"];
+  EXPECT_EQ(volumes[0]["csi"],
+            (Json{{"driver", "d.example"},
+                  {"nodePublishSecretRef", {{"name", "s-x-default-x-team-a"}}}}));
+  EXPECT_EQ(volumes[1]["iscsi"], (Json{{"targetPortal", "p"}, {"iqn", "q"}, {"lun", 1}}));
+  for (const char* kind : {"rbd", "cephfs"}) {
+    const auto refused = TranslatePod(
+        Pod({{"volumes", Json::array({{{"name", "c"}, {kind, {{"user", "admin"}}}}})}}), context_);
+    ASSERT_FALSE(refused.ok()) << kind;
+    EXPECT_NE(refused.error().message().find("which does not reach the host"), std::string::npos);
+  }
+}
+
 TEST_F(PodTranslate, NamesMarksAndPlacesThePod) {
   const HostPod host = Translate({{"nodeName", "n1"}, {"schedulerName", "kai-scheduler"}});
   EXPECT_EQ(host.pod["metadata"]["name"], "web-0-x-default-x-team-a");

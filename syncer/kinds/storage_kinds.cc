@@ -143,8 +143,26 @@ Result<Json> TranslateStorageClass(const SyncContext& context, const Json& objec
 
 // ---- PersistentVolume ----
 
-constexpr std::array<const char*, 6> kVolumeSources = {"csi", "nfs", "iscsi",
-                                                       "fc",  "rbd", "cephfs"};
+struct SourceKind {
+  const char* name;
+  std::vector<std::string_view> fields;
+};
+
+// Not rbd and cephfs, as in volume_translate.cc: a file of the node may be their credential.
+const std::array<SourceKind, 4>& VolumeSources() {
+  static const std::array<SourceKind, 4> kSources = {
+      {{"csi",
+        {"driver", "volumeHandle", "readOnly", "fsType", "volumeAttributes",
+         "controllerPublishSecretRef", "nodeStageSecretRef", "nodePublishSecretRef",
+         "controllerExpandSecretRef", "nodeExpandSecretRef"}},
+       {"nfs", {"server", "path", "readOnly"}},
+       {"iscsi",
+        {"targetPortal", "iqn", "lun", "iscsiInterface", "fsType", "readOnly", "portals",
+         "chapAuthDiscovery", "chapAuthSession", "secretRef", "initiatorName"}},
+       {"fc", {"targetWWNs", "lun", "fsType", "readOnly", "wwids"}}}};
+  return kSources;
+}
+
 constexpr std::array<const char*, 2> kNodeSources = {"hostPath", "local"};
 
 Status Refused(const Json& volume, std::string_view why) {
@@ -163,11 +181,14 @@ void TranslateSecretReferences(const Tenant& tenant, Json& source) {
 
 Result<Json> VolumeSource(const SyncContext& context, const Json& volume) {
   const Json& spec = volume.at("spec");
-  for (const char* kind : kVolumeSources) {
-    if (spec.contains(kind)) {
-      Json source = spec[kind];
+  for (const SourceKind& kind : VolumeSources()) {
+    if (const auto found = spec.find(kind.name); found != spec.end()) {
+      Json source = Json::object();
+      for (const std::string_view field : kind.fields) {
+        CopyFields(*found, source, {field});
+      }
       TranslateSecretReferences(context.tenant, source);
-      return Json{{kind, std::move(source)}};
+      return Json{{kind.name, std::move(source)}};
     }
   }
   for (const char* kind : kNodeSources) {
@@ -177,7 +198,7 @@ Result<Json> VolumeSource(const SyncContext& context, const Json& volume) {
     }
   }
   return Refused(volume,
-                 "its source does not reach the host; csi, nfs, iscsi, fc, rbd and cephfs do, "
+                 "its source does not reach the host; csi, nfs, iscsi and fc do, "
                  "hostPath and local where policies.podSecurityStandard is privileged");
 }
 

@@ -86,15 +86,24 @@ Json EphemeralClaim(const Json& volume, const Json& pod, const PodContext& conte
   return {{"claimName", HostName(context.tenant, claim, kube::NamespaceOf(pod))}};
 }
 
-// Network volumes whose only reference is a Secret.
+// Network volumes whose only reference is a Secret. Differs: vCluster copies rbd and cephfs, too:
+// without a Secret they name, or default to, a credential in a file of the node. Kubernetes 1.31
+// dropped both.
 struct SecretVolume {
   std::string_view kind;
   std::string_view reference;  // member {name}
+  std::vector<std::string_view> fields;
 };
-constexpr std::array<SecretVolume, 4> kSecretVolumes = {{{"csi", "nodePublishSecretRef"},
-                                                         {"rbd", "secretRef"},
-                                                         {"iscsi", "secretRef"},
-                                                         {"cephfs", "secretRef"}}};
+
+const std::array<SecretVolume, 2>& SecretVolumes() {
+  static const std::array<SecretVolume, 2> kVolumes = {
+      {{"csi", "nodePublishSecretRef", {"driver", "readOnly", "fsType", "volumeAttributes"}},
+       {"iscsi",
+        "secretRef",
+        {"targetPortal", "iqn", "lun", "iscsiInterface", "fsType", "readOnly", "portals",
+         "chapAuthDiscovery", "chapAuthSession", "initiatorName"}}}};
+  return kVolumes;
+}
 
 }  // namespace
 
@@ -124,12 +133,15 @@ Result<Json> TranslateVolume(const Json& volume, const Json& pod, const PodConte
   } else if (volume.contains("image")) {
     CopyFields(volume, result, {"image"});
   } else {
-    for (const SecretVolume& kind : kSecretVolumes) {
-      if (volume.contains(kind.kind)) {
-        Json& copy = result[std::string(kind.kind)] = volume[kind.kind];
-        if (copy.contains(kind.reference)) {
-          TranslateName(copy[std::string(kind.reference)], "name", context.tenant,
-                        kube::NamespaceOf(pod));
+    for (const SecretVolume& kind : SecretVolumes()) {
+      if (const auto found = volume.find(kind.kind); found != volume.end()) {
+        Json& copy = result[std::string(kind.kind)] = Json::object();
+        for (const std::string_view field : kind.fields) {
+          CopyFields(*found, copy, {field});
+        }
+        if (found->contains(kind.reference)) {
+          copy[std::string(kind.reference)] =
+              NamedSource((*found)[std::string(kind.reference)], "name", pod, context);
         }
         return result;
       }
