@@ -196,5 +196,17 @@ TEST_F(ZoneTest, ServesOverUdpAndTcp) {
   (*server)->Stop();
 }
 
+TEST_F(ZoneTest, SaysWhichPortIsTaken) {
+  auto first = Server::Open({}, zone_);
+  ASSERT_TRUE(first.ok()) << first.error().message();
+  ServerOptions same;
+  same.port = (*first)->port();
+  auto second = Server::Open(same, zone_);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().reason(), Reason::kConflict);
+  EXPECT_NE(second.error().message().find(":" + std::to_string(same.port)), std::string::npos);
+  (*first)->Stop();
+}
+
 }  // namespace
 }  // namespace sublet::dns

@@ -80,23 +80,14 @@ class ServerLoop final : public Server {
   ~ServerLoop() override { Stop(); }
 
   Result<void> Open() {
-    udp_ = Fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    tcp_ = Fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     upstream_ = Fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     wake_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    const int on = 1;
-    setsockopt(tcp_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    sockaddr_in address = Address(options_.address, options_.port);
-    address.sin_port = htons(options_.port);
-    socklen_t size = sizeof(address);
-    if (bind(udp_.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
-        getsockname(udp_.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-      return BindError();
-    }
-    port_ = ntohs(address.sin_port);
-    if (bind(tcp_.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
-        listen(tcp_.get(), 64) != 0) {
-      return BindError();
+    // Port 0 is the kernel's choice for UDP, and another program may hold its number for TCP.
+    constexpr int kTries = 16;
+    for (int tries = options_.port == 0 ? kTries : 1; !Bind(); --tries) {
+      if (tries == 1 || errno != EADDRINUSE) {
+        return BindError();
+      }
     }
     thread_ = std::thread([this] { Run(); });
     return Ok();
@@ -113,6 +104,24 @@ class ServerLoop final : public Server {
   }
 
  private:
+  // Both sockets on one port; false: errno says why.
+  bool Bind() {
+    udp_ = Fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    tcp_ = Fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const int on = 1;
+    setsockopt(tcp_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    sockaddr_in address = Address(options_.address, options_.port);
+    socklen_t size = sizeof(address);
+    if (bind(udp_.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+        getsockname(udp_.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0 ||
+        bind(tcp_.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+        listen(tcp_.get(), 64) != 0) {
+      return false;
+    }
+    port_ = ntohs(address.sin_port);
+    return true;
+  }
+
   Status BindError() const {
     const std::string where = options_.address + ":" + std::to_string(options_.port);
     return Status(errno == EACCES ? Reason::kForbidden : Reason::kConflict,
