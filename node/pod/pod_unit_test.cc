@@ -376,6 +376,15 @@ class HttpAnswers {
   std::thread thread_;
 };
 
+TEST(Prober, HalfAPeriodOfOneSecondIsNotNothing) {
+  using std::chrono::milliseconds;
+  using std::chrono::seconds;
+  EXPECT_TRUE(IsQuick(milliseconds(0), seconds(1)));
+  EXPECT_TRUE(IsQuick(milliseconds(499), seconds(1)));
+  EXPECT_FALSE(IsQuick(milliseconds(500), seconds(1)));
+  EXPECT_FALSE(IsQuick(milliseconds(1000), seconds(1)));
+}
+
 // Differs from a kubelet, which would ask the second time after the period of an hour.
 TEST(Prober, AsksSoonAgainWhatHasOnlyJustBeenStarted) {
   const HttpAnswers server({503, 503, 200});

@@ -18,7 +18,7 @@ struct Prober::Entry {
   int failures = 0;
   bool last_success = false;           // the state that was reported last
   bool ever = false;                   // it has succeeded once
-  std::chrono::milliseconds soon{50};  // how long after a failure before that it is asked again
+  std::chrono::milliseconds soon{20};  // how long after a failure before that it is asked again
 };
 
 std::string_view ProbeName(ProbeKind kind) {
@@ -152,7 +152,7 @@ void Prober::Probe(const std::shared_ptr<Entry>& entry) {
       Schedule(entry, began + entry->plan.period);
       return;
     }
-    const bool quick = std::chrono::steady_clock::now() - began < entry->plan.period / 2;
+    const bool quick = IsQuick(std::chrono::steady_clock::now() - began, entry->plan.period);
     if (entry->kind != ProbeKind::kLiveness && !outcome.success && !entry->ever && quick &&
         entry->soon < entry->plan.period && entry->plan.handler.kind != HandlerPlan::Kind::kExec) {
       // Differs: a kubelet waits a whole period after the first failure. What has only just been
@@ -160,7 +160,7 @@ void Prober::Probe(const std::shared_ptr<Entry>& entry) {
       // failureThreshold still means periods. Not by exec, which costs the engine a process each
       // time.
       Schedule(entry, began + entry->soon);
-      entry->soon *= 2;
+      entry->soon = entry->soon * 3 / 2;
       return;
     }
     entry->ever = entry->ever || outcome.success;

@@ -24,6 +24,12 @@ namespace sublet::node {
 enum class ProbeKind : std::uint8_t { kStartup, kReadiness, kLiveness };
 std::string_view ProbeName(ProbeKind kind);  // "Startup", "Readiness", "Liveness"
 
+// Whether a probe that took `spent` leaves more than half of its period. (In the clock's own unit:
+// half of one second is not zero.)
+inline bool IsQuick(MonotonicTime::duration spent, std::chrono::seconds period) {
+  return 2 * spent < period;
+}
+
 struct ProbeReport {
   std::string container_id;
   std::string container;

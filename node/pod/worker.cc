@@ -100,7 +100,12 @@ void PodWorker::NoteRemovedFromApi() {
 }
 
 void PodWorker::NoteObjectsChanged() {
-  Post([this] { volumes_dirty_ = true; });
+  Post([this] {
+    volumes_dirty_ = true;
+    if (!record_.volumes_ready) {
+      record_.volumes_retry_at = {};  // it may be what was missing
+    }
+  });
 }
 
 void PodWorker::GiveVerdict(Failure verdict) {

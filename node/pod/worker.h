@@ -103,7 +103,7 @@ class PodWorker {
   bool was_terminating_ = false;
   bool gone_ = false;
   bool volumes_dirty_ = false;
-  seconds volumes_backoff_{0};
+  std::chrono::milliseconds volumes_backoff_{0};
   seconds sandbox_backoff_{0};
   std::optional<WallTime> token_renew_at_;
   std::optional<MonotonicTime> decided_at_;

@@ -10,13 +10,17 @@ namespace sublet::node {
 namespace {
 
 constexpr seconds kSetUpBackoffMost{60};
+// Most often a claim that is bound within milliseconds of its pod: told as an Event from the second
+// failure on.
+constexpr std::chrono::milliseconds kVolumesBackoffFirst{50};
 constexpr seconds kImageBackoffFirst{10};
 constexpr seconds kImageBackoffMost{300};
 // kubelet shows ErrImagePull until its next look at the pod, then ImagePullBackOff.
 constexpr seconds kShowErrorFor{2};
 
-seconds Doubled(seconds backoff, seconds first, seconds most) {
-  return backoff == seconds(0) ? first : std::min(most, 2 * backoff);
+template <typename Time>
+Time Doubled(Time backoff, Time first, seconds most) {
+  return backoff.count() == 0 ? first : std::min<Time>(most, 2 * backoff);
 }
 
 bool IsImageFailure(const std::string& reason) {
@@ -39,15 +43,18 @@ void PodWorker::SetUpVolumes(bool is_refresh) {
       record_.is_volume_job = false;
       if (renew_at.ok()) {
         record_.volumes_ready = true;
-        volumes_backoff_ = seconds(0);
+        volumes_backoff_ = {};
         record_.volumes_retry_at = {};
         token_renew_at_ = *renew_at;
         return;
       }
-      volumes_backoff_ = Doubled(volumes_backoff_, seconds(1), kSetUpBackoffMost);
+      const bool is_first = volumes_backoff_.count() == 0;
+      volumes_backoff_ = Doubled(volumes_backoff_, kVolumesBackoffFirst, kSetUpBackoffMost);
       record_.volumes_retry_at = services_.clock.Monotonic() + volumes_backoff_;
       volumes_dirty_ = volumes_dirty_ || is_refresh;
-      Emit("", true, "FailedMount", renew_at.error().message());
+      if (!is_first) {
+        Emit("", true, "FailedMount", renew_at.error().message());
+      }
     });
   });
   job.ends_with_pod = true;
