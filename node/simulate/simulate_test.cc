@@ -1,6 +1,7 @@
 // Simulated pods and nodes: the pure life of a pod, and a small run against the in-memory server.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "client/testing/memory_server.h"
@@ -167,6 +168,56 @@ TEST(NodeObjects, AddressesDifferAcrossThousandsOfNodes) {
   EXPECT_EQ(NodeIp(4999), "10.64.19.136");
   EXPECT_EQ(SlotOf(options, 4999, "10.147.135.254"), 253);
   EXPECT_EQ(SlotOf(options, 4998, "10.147.135.254"), -1);
+}
+
+// 5,000 nodes that registered within four seconds, five minutes long, with a server that is slow for a
+// while: no node is written twice within 25 s, none is forgotten, and no second sees a burst.
+TEST(LeaseSchedule, WritesALeaseAtMostOncePer25SecondsAndSpreadsTheWrites) {
+  constexpr int kNodes = 5000;
+  using std::chrono::milliseconds;
+  using std::chrono::seconds;
+  LeaseSchedule schedule(kNodes, kLeaseInterval);
+  const MonotonicTime start{};
+  std::vector<MonotonicTime> last(kNodes);
+  for (int i = 0; i < kNodes; ++i) {
+    last[i] = start + seconds(4) * i / kNodes;
+    schedule.Written(i, last[i]);
+  }
+  MonotonicTime::duration longest{};
+  std::map<std::int64_t, int> per_second;
+  for (MonotonicTime now = start; now < start + seconds(300);) {
+    const auto node = schedule.Take(now);
+    if (!node) {
+      now = *schedule.NextAt();
+      continue;
+    }
+    ASSERT_GE(now - last[*node], seconds(25));
+    longest = std::max(longest, now - last[*node]);
+    last[*node] = now;
+    ++per_second[std::chrono::duration_cast<seconds>(now - start).count()];
+    const bool slow = now > start + seconds(100) && now < start + seconds(110);
+    now += slow ? milliseconds(20) : milliseconds(1);
+  }
+  EXPECT_LT(longest, seconds(40));  // leaseDurationSeconds
+  for (const auto& [second, writes] : per_second) {
+    EXPECT_LE(writes, second < 100 ? 500 : 1000)
+        << second;  // after the slow time: one after the other
+  }
+  for (int i = 0; i < kNodes; ++i) {
+    EXPECT_GT(last[i], start + seconds(260)) << i;
+  }
+}
+
+TEST(LeaseSchedule, ANodeThatWasReplacedStartsAnew) {
+  LeaseSchedule schedule(2, kLeaseInterval);
+  const MonotonicTime start{};
+  EXPECT_FALSE(schedule.NextAt());
+  schedule.Written(0, start);
+  schedule.Written(0, start + std::chrono::seconds(20));
+  EXPECT_EQ(schedule.NextAt(), start + std::chrono::seconds(45));
+  EXPECT_FALSE(schedule.Take(start + std::chrono::seconds(44)));
+  EXPECT_EQ(schedule.Take(start + std::chrono::seconds(46)), 0);
+  EXPECT_EQ(schedule.NextAt(), start + std::chrono::seconds(71));
 }
 
 // Against the in-memory server: what takes part in it is merge patches, so statuses suffice.

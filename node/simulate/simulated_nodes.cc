@@ -55,7 +55,8 @@ SimulatedNodes::SimulatedNodes(client::Client client, SimulateOptions options, c
           {.name = "simulated-node",
            .reconcile = [this](const kube::ObjectKey& key) { return ReconcileNode(key); },
            .workers_max = options_.writers,
-           .needs = {&nodes_}})) {
+           .needs = {&nodes_}})),
+      lease_schedule_(std::max(1, options_.nodes), kLeaseInterval) {
   for (int i = 0; i < options_.nodes; ++i) {
     by_name_[NodeName(options_, i)].index = i;
   }
@@ -164,6 +165,9 @@ Result<Outcome> SimulatedNodes::ReconcileNode(const kube::ObjectKey& key) {
     MutexLock lock(mutex_);
     Node& state = by_name_[key.name];
     state.uid = uid;
+    if (first) {
+      lease_schedule_.Written(index, std::chrono::steady_clock::now());
+    }
     if (!state.registered) {
       state.registered = true;
       ++registered_;
@@ -327,31 +331,26 @@ void SimulatedNodes::RenewLease(const std::string& name, const std::string& uid)
 }
 
 void SimulatedNodes::RunLeases() {
-  // One node after the other, so that the writes are spread over the interval.
-  int index = 0;
-  MonotonicTime next = std::chrono::steady_clock::now() + kLeaseInterval;
-  const auto step = std::chrono::duration_cast<MonotonicTime::duration>(kLeaseInterval) /
-                    std::max(1, options_.nodes);
   for (;;) {
     std::string name;
     std::string uid;
     {
       MutexLock lock(mutex_);
-      while (!stopped_ && std::chrono::steady_clock::now() < next) {
-        changed_.WaitUntil(mutex_, next);
+      std::optional<int> index;
+      while (!stopped_ && !(index = lease_schedule_.Take(std::chrono::steady_clock::now()))) {
+        if (const auto next = lease_schedule_.NextAt()) {
+          changed_.WaitUntil(mutex_, *next);
+        } else {
+          changed_.Wait(mutex_);
+        }
       }
       if (stopped_) {
         return;
       }
-      name = NodeName(options_, index);
+      name = NodeName(options_, *index);
       uid = by_name_[name].uid;
     }
-    if (!uid.empty()) {
-      RenewLease(name, uid);
-    }
-    index = (index + 1) % std::max(1, options_.nodes);
-    // A slow server stretches the round; it is never caught up by a burst.
-    next = std::max(next + step, std::chrono::steady_clock::now());
+    RenewLease(name, uid);
   }
 }
 

@@ -7,7 +7,7 @@
 //
 // Everything is derived from the API's state, so a restart goes on where it was. Threads: the
 // manager's pool writes ("reconcile-N"), "sim-leases" renews one lease per node and 25 s, spread
-// evenly.
+// by lease_schedule.h.
 #pragma once
 
 #include <memory>
@@ -15,6 +15,7 @@
 #include <unordered_map>
 
 #include "client/manager.h"
+#include "node/simulate/lease_schedule.h"
 #include "node/simulate/node_objects.h"
 #include "node/simulate/pod_status.h"
 
@@ -67,6 +68,7 @@ class SimulatedNodes {
   Mutex mutex_;
   CondVar changed_;
   std::unordered_map<std::string, Node> by_name_ SUBLET_GUARDED_BY(mutex_);
+  LeaseSchedule lease_schedule_ SUBLET_GUARDED_BY(mutex_);
   int registered_ SUBLET_GUARDED_BY(mutex_) = 0;
   bool stopped_ SUBLET_GUARDED_BY(mutex_) = false;
   bool started_ SUBLET_GUARDED_BY(mutex_) = false;
