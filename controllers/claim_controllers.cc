@@ -37,6 +37,16 @@ bool ModesCover(const Json& volume, const Json& claim) {
          });
 }
 
+void IndexByClaim(const Collection& pods) {
+  pods.informer().AddIndex(kClaimIndex, [](const client::CachedObject& pod) {
+    std::vector<std::string> out;
+    for (const std::string& claim : pod.As<PodRecord>().claims) {
+      out.push_back(pod.key.namespace_name + "/" + claim);
+    }
+    return out;
+  });
+}
+
 kube::Quantity SizeOf(const Json& object, std::initializer_list<std::string_view> path) {
   return kube::Quantity::ParseOrZero(kube::FindString(object, path));
 }
@@ -48,11 +58,13 @@ class VolumeBinder final : public Controller {
         claims_(context, kClaims),
         volumes_(context, kVolumes),
         classes_(context, kStorageClasses),
+        pods_(context, kPods),
         events_(context.events.As("persistentvolume-controller")),
         claim_queue_(context.manager.Add(
             {.name = "claim-binder",
              .reconcile = [this](const kube::ObjectKey& key) { return ReconcileClaim(key); },
-             .needs = {&claims_.informer(), &volumes_.informer(), &classes_.informer()}})),
+             .needs = {&claims_.informer(), &volumes_.informer(), &classes_.informer(),
+                       &pods_.informer()}})),
         volume_queue_(context.manager.Add(
             {.name = "volume-binder",
              .reconcile = [this](const kube::ObjectKey& key) { return ReconcileVolume(key); },
@@ -68,9 +80,36 @@ class VolumeBinder final : public Controller {
     });
     volumes_.informer().AddHandler([this](const ObjectPtr&, const ObjectPtr&) { QueuePending(); });
     classes_.informer().AddHandler([this](const ObjectPtr&, const ObjectPtr&) { QueuePending(); });
+    IndexByClaim(pods_);
+    pods_.informer().AddHandler([this](const ObjectPtr& before, const ObjectPtr& after) {
+      // Just placed: what waited for its first consumer has one.
+      if (after && !PodOf(after).node.empty() && (!before || PodOf(before).node.empty())) {
+        for (const std::string& claim : PodOf(after).claims) {
+          claim_queue_.Add({after->key.namespace_name, claim});
+        }
+      }
+    });
   }
 
  private:
+  // The node of a claim whose class waits for the first consumer: what a scheduler has chosen, or
+  // where a pod that uses the claim was placed. Differs: Kubernetes' scheduler names the node on the
+  // claim and binds the pod after it; here the pod is bound first and its node waits those
+  // milliseconds, so any scheduler will do.
+  std::string NodeOf(const Json& claim) const {
+    if (const auto chosen = kube::AnnotationOf(claim, kSelectedNode); !chosen.empty()) {
+      return std::string(chosen);
+    }
+    const kube::ObjectKey key{std::string(kube::NamespaceOf(claim)),
+                              std::string(kube::NameOf(claim))};
+    for (const ObjectPtr& pod : pods_.informer().ByIndex(kClaimIndex, key.Text())) {
+      if (!PodOf(pod).node.empty() && !PodOf(pod).Finished()) {
+        return PodOf(pod).node;
+      }
+    }
+    return "";
+  }
+
   void QueuePending() {
     for (const ObjectPtr& claim : claims_.informer().List()) {
       claim_queue_.Add(claim->key);
@@ -142,9 +181,10 @@ class VolumeBinder final : public Controller {
     if (kube::FindString(storage_class, {"provisioner"}) != kLocalPathProvisioner) {
       return std::optional<Json>();
     }
-    const std::string node(kube::AnnotationOf(claim, kSelectedNode));
-    if (node.empty() &&
-        kube::FindString(storage_class, {"volumeBindingMode"}) == "WaitForFirstConsumer") {
+    const bool waits =
+        kube::FindString(storage_class, {"volumeBindingMode"}) == "WaitForFirstConsumer";
+    const std::string node = waits ? NodeOf(claim) : "";
+    if (waits && node.empty()) {
       events_.Event(client::EventTargetOf(claim, "v1", "PersistentVolumeClaim"), "Normal",
                     "WaitForFirstConsumer",
                     "waiting for first consumer to be created before binding");
@@ -269,6 +309,7 @@ class VolumeBinder final : public Controller {
   const Collection claims_;
   const Collection volumes_;
   const Collection classes_;
+  const Collection pods_;
   const client::EventRecorder::Source events_;
   client::WorkQueue& claim_queue_;
   client::WorkQueue& volume_queue_;
@@ -311,13 +352,7 @@ class ClaimProtection final : public Controller {
         }
       });
     }
-    pods_.informer().AddIndex(kClaimIndex, [](const client::CachedObject& pod) {
-      std::vector<std::string> out;
-      for (const std::string& claim : pod.As<PodRecord>().claims) {
-        out.push_back(pod.key.namespace_name + "/" + claim);
-      }
-      return out;
-    });
+    IndexByClaim(pods_);
     RouteSelf(claims_, claim_queue_);
     RouteSelf(volumes_, volume_queue_);
     claims_.informer().AddHandler([this](const ObjectPtr&, const ObjectPtr& after) {

@@ -306,6 +306,47 @@ TEST_F(Lifecycle, AClaimInUseStaysUntilItsPodIsGone) {
   })) << cluster_->last();
 }
 
+TEST_F(Lifecycle, AClaimThatWaitsForItsFirstConsumerIsBoundWhereItsPodIsPlaced) {
+  cluster_->Create("storage.k8s.io/v1/storageclasses",
+                   {{"metadata", {{"name", "late"}}},
+                    {"provisioner", "sublet.dev/local-path"},
+                    {"volumeBindingMode", "WaitForFirstConsumer"}},
+                   "-");
+  cluster_->Create("v1/persistentvolumeclaims",
+                   {{"metadata", {{"name", "late"}}},
+                    {"spec",
+                     {{"accessModes", {"ReadWriteOnce"}},
+                      {"storageClassName", "late"},
+                      {"resources", {{"requests", {{"storage", "1Gi"}}}}}}}});
+  ASSERT_TRUE(cluster_->Await("v1/events", [](const Json& events) {
+    return std::any_of(events.begin(), events.end(), [](const Json& event) {
+      return kube::FindString(event, {"reason"}) == "WaitForFirstConsumer";
+    });
+  })) << cluster_->last();
+  EXPECT_EQ(cluster_->Get("v1/persistentvolumeclaims", "late")["status"]["phase"], "Pending");
+  cluster_->Create(
+      "v1/pods",
+      Pod("late",
+          {{"volumes",
+            Json::array({{{"name", "d"}, {"persistentVolumeClaim", {{"claimName", "late"}}}}})}}));
+  ASSERT_TRUE(cluster_->AwaitOne("v1/persistentvolumeclaims", "late", [](const Json& claim) {
+    return kube::FindString(claim, {"status", "phase"}) == "Bound";
+  })) << cluster_->last();
+  const std::string node(kube::FindString(cluster_->Get("v1/pods", "late"), {"spec", "nodeName"}));
+  const Json claim = cluster_->Get("v1/persistentvolumeclaims", "late");
+  ASSERT_TRUE(cluster_->Await("v1/persistentvolumes", [&](const Json& volumes) {
+    return std::any_of(volumes.begin(), volumes.end(), [&](const Json& volume) {
+      return kube::NameOf(volume) == kube::FindString(claim, {"spec", "volumeName"}) &&
+             kube::Dump(volume["spec"]["nodeAffinity"]).find('"' + node + '"') != std::string::npos;
+    });
+  })) << cluster_->last();
+  cluster_->Delete("v1/pods", "late");
+  cluster_->Delete("v1/persistentvolumeclaims", "late");
+  EXPECT_TRUE(cluster_->Await("v1/persistentvolumes", [](const Json& volumes) {
+    return volumes.empty();
+  })) << cluster_->last();
+}
+
 TEST_F(Lifecycle, VolumeAttributesStayWhileAClaimNamesThem) {
   const std::string classes = "storage.k8s.io/v1/volumeattributesclasses";
   for (const char* name : {"fast", "unused"}) {
