@@ -161,6 +161,11 @@ void ServiceSyncer::EndAnswer(const kube::ObjectKey& key) {
   answering_.erase(key);
 }
 
+Result<void> ServiceSyncer::NoteThere(const kube::ObjectKey& key) {
+  EndAnswer(key);
+  return IsBeingRemade(key) ? context().mapping.NoteSynced(info().name, key, "") : Ok();
+}
+
 std::chrono::nanoseconds ServiceSyncer::AnswerTimeLeft(const kube::ObjectKey& key) {
   MutexLock lock(mutex_);
   const auto found = answering_.find(key);
@@ -172,11 +177,13 @@ std::chrono::nanoseconds ServiceSyncer::AnswerTimeLeft(const kube::ObjectKey& ke
 Result<Outcome> ServiceSyncer::SyncToHost(const Json& service) {
   // The tenant's own API address needs no twin, and an ExternalName is answered by the tenant's
   // DNS: on the host it could point at names that are not the tenant's.
-  if (IsKubernetesService(kube::KeyOf(service)) || IsExternalName(service) ||
-      kube::IsDeleting(service)) {
+  if (IsKubernetesService(kube::KeyOf(service)) || kube::IsDeleting(service)) {
     return Outcome::Done();
   }
-  EndAnswer(kube::KeyOf(service));
+  SUBLET_RETURN_IF_ERROR(NoteThere(kube::KeyOf(service)));
+  if (IsExternalName(service)) {
+    return Outcome::Done();
+  }
   SUBLET_TRY(Json host, Translate(service));
   auto created = CreateHost(host);
   if (created.ok() || !created.error().Is(Reason::kInvalid)) {
@@ -193,6 +200,9 @@ Result<Outcome> ServiceSyncer::SyncToHost(const Json& service) {
 }
 
 Result<Outcome> ServiceSyncer::SyncToVirtual(const kube::ObjectKey& key, const Json& host) {
+  if (IsBeingRemade(key)) {
+    return Remake(key);
+  }
   if (const auto left = AnswerTimeLeft(key); left > left.zero()) {
     return Outcome::After(left);
   }
@@ -217,21 +227,41 @@ Result<Outcome> ServiceSyncer::Rebuild(const Json& service, const Json& host) {
   for (Json& port : again["spec"]["ports"]) {
     port.erase("nodePort");
   }
+  const kube::ObjectKey key = kube::KeyOf(service);
   SUBLET_TRY(const Json given, Allocate(again, After(std::chrono::seconds(10))));
   (void)given;
+  // Durable before the old one goes: whatever ends between the two steps, the Service is the tenant's.
+  SUBLET_RETURN_IF_ERROR(context().mapping.NoteSynced(info().name, key, kube::Dump(again)));
   SUBLET_TRY(const Outcome deleted, DeleteVirtual(service));
   (void)deleted;
-  auto created = context().virtual_client.Create(
-      VirtualTarget({kube::KeyOf(service).namespace_name, ""}), again);
-  if (!created.ok()) {
+  return Remake(key);
+}
+
+bool ServiceSyncer::IsBeingRemade(const kube::ObjectKey& key) const {
+  return !context().mapping.LastSynced(info().name, key).empty();
+}
+
+Result<Outcome> ServiceSyncer::Remake(const kube::ObjectKey& key) {
+  SUBLET_TRY(const Json service, kube::ParseJson(context().mapping.LastSynced(info().name, key)));
+  auto created = context().virtual_client.Create(VirtualTarget({key.namespace_name, ""}), service);
+  if (!created.ok() && !created.error().Is(Reason::kNotFound)) {
     return std::move(created).error();
   }
+  // NotFound: the namespace is gone, and the Service with it.
+  SUBLET_RETURN_IF_ERROR(context().mapping.NoteSynced(info().name, key, ""));
   return Outcome::Done();
 }
 
+Result<Outcome> ServiceSyncer::Gone(const kube::ObjectKey& key) {
+  return IsBeingRemade(key) ? Remake(key) : TranslatedKind::Gone(key);
+}
+
 Result<Outcome> ServiceSyncer::Sync(const Json& service, const Json& host) {
-  EndAnswer(kube::KeyOf(service));
-  if (IsExternalName(service) || kube::IsDeleting(service)) {
+  if (kube::IsDeleting(service)) {
+    return DeleteHost(host);
+  }
+  SUBLET_RETURN_IF_ERROR(NoteThere(kube::KeyOf(service)));
+  if (IsExternalName(service)) {
     return DeleteHost(host);
   }
   SUBLET_TRY(const Json wanted, Translate(service));

@@ -20,6 +20,7 @@ class ServiceSyncer final : public TranslatedKind {
   // A host Service made a moment ago inside a POST that is still being answered is left alone.
   Result<client::Outcome> SyncToVirtual(const kube::ObjectKey& key,
                                         const kube::Json& host_service) override;
+  Result<client::Outcome> Gone(const kube::ObjectKey& key) override;
 
   // Makes the host Service of a virtual one that is about to be written, or brings an existing one
   // to its ports and type, and returns its spec as the host stored it (clusterIP, clusterIPs,
@@ -35,6 +36,12 @@ class ServiceSyncer final : public TranslatedKind {
   // made again is.
   Result<client::Outcome> Rebuild(const kube::Json& virtual_service,
                                   const kube::Json& host_service);
+  // The second half of Rebuild, also after a restart: what was deleted is created from the note that
+  // was made of it (the mapping's last synced fields, which Services have no other use for).
+  Result<client::Outcome> Remake(const kube::ObjectKey& key);
+  bool IsBeingRemade(const kube::ObjectKey& key) const;
+  // The Service is in the store: no request is on its way, nothing is to be remade.
+  Result<void> NoteThere(const kube::ObjectKey& key);
   Result<kube::Json> MakeTwin(const kube::ObjectKey& key, const kube::Json& virtual_service,
                               Deadline deadline);
 
