@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "cli/output.h"
+
 namespace sublet::cli {
 
 struct Flags::Impl {
@@ -74,6 +76,7 @@ void Flags::Duration(std::int64_t* seconds, const std::string& names, const std:
 }
 
 std::optional<int> Flags::Parse(int argc, char** argv) {
+  SetRunningCommand(impl_->app.get_name());
   int own = argc;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--") == 0) {

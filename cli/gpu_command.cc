@@ -153,6 +153,7 @@ int RunGpu(int argc, char** argv) {
     return Top(argc - 1, argv + 1);
   }
   const bool help = action == "--help" || action == "-h";
+  SayUnknownAction("sublet gpu", action);
   std::fprintf(help ? stdout : stderr,
                "usage: sublet gpu <action>\n"
                "  list   the GPUs of the host, what is free and who holds the rest\n"

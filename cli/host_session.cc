@@ -1,5 +1,7 @@
 #include "cli/host_session.h"
 
+#include "cli/output.h"
+
 namespace sublet::cli {
 
 std::string TenantContextName(std::string_view name, std::string_view host_namespace,
@@ -40,7 +42,7 @@ Result<HostSession> OpenHost(const HostFlags& flags) {
       SUBLET_TRY(client::Client client, client::Connect(*inside, "sublet-cli"));
       return HostSession{std::move(client), *inside, "", paths.front(), false};
     }
-    return Status(Reason::kNotFound, "no Kubernetes context is set");
+    return Status(Reason::kNotFound, std::string(kNoContext));
   }
   SUBLET_TRY(client::Connection connection, kubeconfig.Resolve(context));
   SUBLET_TRY(client::Client client, client::Connect(connection, "sublet-cli"));

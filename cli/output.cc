@@ -18,8 +18,15 @@ std::string Duration(Milliseconds time) {
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
 }
 
-// The one next command after `status`: `usual`, unless rights or a context that is not there are
-// what is wrong.
+std::string& RunningCommand() {
+  static std::string name;
+  return name;
+}
+
+}  // namespace
+
+void SetRunningCommand(std::string name) { RunningCommand() = std::move(name); }
+
 std::string NextStep(const Status& status, std::string_view usual) {
   if (status.Is(Reason::kForbidden) &&
       status.message().find(" is forbidden: User ") != std::string::npos) {
@@ -29,10 +36,24 @@ std::string NextStep(const Status& status, std::string_view usual) {
   if (status.Is(Reason::kNotFound) && status.message().starts_with("contexts \"")) {
     return "kubectl config get-contexts";
   }
-  return std::string(usual);
+  if (status.message().starts_with(kNoContext)) {
+    return "sublet host up    (or choose a cluster: kubectl config use-context NAME)";
+  }
+  const bool says_it = status.message().find("run: ") != std::string::npos ||
+                       status.message().find("next: ") != std::string::npos;
+  if (!usual.empty() || says_it) {
+    return std::string(usual);
+  }
+  return status.Is(Reason::kBadRequest) && !RunningCommand().empty() ? RunningCommand() + " --help"
+                                                                     : "sublet doctor";
 }
 
-}  // namespace
+void SayUnknownAction(std::string_view command, std::string_view action) {
+  if (action != "--help" && action != "-h") {
+    std::fprintf(stderr, "%.*s: unknown action \"%.*s\"\n", static_cast<int>(command.size()),
+                 command.data(), static_cast<int>(action.size()), action.data());
+  }
+}
 
 Progress::Progress(bool quiet)
     : quiet_(quiet),

@@ -52,8 +52,16 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// "sublet: MESSAGE" and, when not empty, what to do next on a line of its own. Returns 1, or 2 for
-// a BadRequest.
+// Which command runs ("sublet create"), for the next step after a wrong flag or file.
+void SetRunningCommand(std::string name);
+// How the message of an error begins when there is no cluster to talk to.
+inline constexpr std::string_view kNoContext = "no Kubernetes context is set";
+// The one next command after `status`: `usual`, unless rights or a missing context are what is wrong.
+// "" only when the message itself says what to run.
+std::string NextStep(const Status& status, std::string_view usual);
+// "sublet: MESSAGE" and what to do next on a line of its own. Returns 1, or 2 for a BadRequest.
 int Fail(const Status& status, std::string_view next = "");
+// "sublet host: unknown action "x"" on standard error, unless help was asked for.
+void SayUnknownAction(std::string_view command, std::string_view action);
 
 }  // namespace sublet::cli

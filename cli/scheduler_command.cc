@@ -322,6 +322,7 @@ int RunScheduler(int argc, char** argv) {
   if (action == "replay") {
     return scheduler::RunReplayCommand(rest);
   }
+  SayUnknownAction("sublet scheduler", action);
   std::fprintf(action == "--help" || action == "-h" ? stdout : stderr,
                "usage: sublet scheduler <action>\n"
                "  explain POD    why a pod is where it is, or why it waits\n"

@@ -388,6 +388,8 @@ class Walker {
     std::string text = "unknown key " + full;
     if (const std::string nearest = NearestWord(name, Children(path)); !nearest.empty()) {
       text += "; did you mean " + nearest + "?";
+    } else {
+      text += ";";
     }
     Problem(key_node, text + " allowed here: " + List(path));
   }

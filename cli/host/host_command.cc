@@ -532,6 +532,7 @@ int RunHost(int argc, char** argv) {
     }
   }
   const bool help = action == "--help" || action == "-h";
+  SayUnknownAction("sublet host", action);
   std::fprintf(help ? stdout : stderr,
                "usage: sublet host <action>\n"
                "  up        start a one-machine Kubernetes on this machine's container engine\n"

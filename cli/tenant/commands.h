@@ -22,6 +22,10 @@ int RunCredential(int argc, char** argv);
 // Hidden: the local endpoint itself.
 int RunEndpoint(int argc, char** argv);
 
+// Starts the local endpoint of a tenant that is not ready yet, so that ConnectTo finds it running.
+void BeginEndpoint(const HostSession& host, const TenantInfo& tenant,
+                   const std::string& context_name);
+
 // What create and connect share: the tenant is ready, its context is written and made current.
 // `context_name` "" = the usual one. Returns the name of the context.
 Result<std::string> ConnectTo(const HostSession& host, const TenantInfo& tenant,

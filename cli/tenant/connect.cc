@@ -60,26 +60,41 @@ std::string Standalone(const EndpointState& state, const TenantAccess& access) {
   return kube::ToYaml(config);
 }
 
+// The endpoint's order to run, in its file. True when it is new, or for another port.
+Result<bool> OrderEndpoint(const HostSession& host, const TenantInfo& tenant,
+                           const std::string& context, std::uint16_t wanted_port,
+                           EndpointState* state) {
+  auto known = LoadEndpoint(context);
+  if (known.ok()) {
+    *state = std::move(*known);
+  }
+  const std::uint16_t before = state->port;
+  state->context = context;
+  state->parent = host.context;
+  state->tenant = tenant.name;
+  state->host_namespace = tenant.host_namespace;
+  if (wanted_port != 0) {
+    state->port = wanted_port;
+  } else if (state->port == 0) {
+    SUBLET_TRY(state->port, FreePort());
+  }
+  const bool is_new = state->port != before;
+  if (is_new) {
+    SUBLET_RETURN_IF_ERROR(SaveEndpoint(*state));
+  }
+  return is_new;
+}
+
 Result<EndpointState> OpenEndpoint(const HostSession& host, const TenantInfo& tenant,
                                    const TenantAccess& access, const std::string& context,
                                    std::uint16_t wanted_port) {
   EndpointState state;
-  if (auto known = LoadEndpoint(context); known.ok()) {
-    state = std::move(*known);
-  }
-  state.context = context;
-  state.parent = host.context;
-  state.tenant = tenant.name;
-  state.host_namespace = tenant.host_namespace;
+  SUBLET_RETURN_IF_ERROR(OrderEndpoint(host, tenant, context, wanted_port, &state));
+  // First the process, which writes its id into the file, then the file once more.
+  SUBLET_RETURN_IF_ERROR(EnsureEndpoint(state));
   state.certificate_pem = access.certificate_pem;
   state.key_pem = access.key_pem;
-  if (wanted_port != 0) {
-    state.port = wanted_port;
-  } else if (state.port == 0) {
-    SUBLET_TRY(state.port, FreePort());
-  }
   SUBLET_RETURN_IF_ERROR(SaveEndpoint(state));
-  SUBLET_RETURN_IF_ERROR(EnsureEndpoint(state));
   return state;
 }
 
@@ -179,6 +194,17 @@ int Connect(const ConnectFlags& flags, const Flags& parser) {
 }
 
 }  // namespace
+
+void BeginEndpoint(const HostSession& host, const TenantInfo& tenant,
+                   const std::string& context_name) {
+  EndpointState state;
+  const std::string context =
+      context_name.empty() ? TenantContextName(tenant.name, tenant.host_namespace, host.context)
+                           : context_name;
+  if (const auto is_new = OrderEndpoint(host, tenant, context, 0, &state); is_new.ok() && *is_new) {
+    (void)StartEndpoint(state);  // ConnectTo sees whether it runs
+  }
+}
 
 Result<std::string> ConnectTo(const HostSession& host, const TenantInfo& tenant,
                               const TenantAccess& access, std::string context_name) {

@@ -7,6 +7,7 @@
 #include "cli/flags.h"
 #include "cli/output.h"
 #include "cli/tenant/commands.h"
+#include "cli/tenant/endpoint_state.h"
 #include "cli/tenant/image.h"
 #include "cli/tenant/install.h"
 #include "cli/tenant/objects.h"
@@ -55,6 +56,11 @@ Result<std::string> MergedValues(const CreateFlags& flags) {
     SUBLET_TRY(merged, config::MergeValues(merged, text, path));
   }
   for (const std::string& set : flags.sets) {
+    SUBLET_TRY(const std::string alone, config::SetValue("", set));
+    auto checked = config::ParseTenantConfig(alone, "--set");
+    if (!checked.ok()) {
+      return std::move(checked).error();
+    }
     SUBLET_TRY(merged, config::SetValue(merged, set));
   }
   if (!flags.scheduler_version.empty()) {
@@ -153,6 +159,9 @@ class Creation {
                                            "; run: sublet resume " + tenant.name);
     }
     progress_.Begin("tenant " + tenant.name + " serves");
+    if (flags_.connect) {
+      BeginEndpoint(host_, tenant, flags_.context_name);
+    }
     SUBLET_TRY(const TenantAccess access,
                WaitForTenant(host_, tenant, After(std::chrono::seconds(flags_.timeout)),
                              [this](std::string_view text) { progress_.Note(text); }));
@@ -169,6 +178,9 @@ class Creation {
     remove.name = spec.name;
     remove.host_namespace = spec.host_namespace;
     remove.deadline = After(std::chrono::seconds(30));
+    RemoveEndpoint(flags_.context_name.empty()
+                       ? TenantContextName(spec.name, spec.host_namespace, host_.context)
+                       : flags_.context_name);
     if (!RemoveTenant(host_, remove, [](std::string_view) {}).ok()) {
       progress_.Failed();
     }

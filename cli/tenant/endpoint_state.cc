@@ -203,6 +203,10 @@ bool EndpointAnswers(const EndpointState& state) {
   return state.pid != 0 && IsEndpoint(state.pid, state.context);
 }
 
+Result<void> StartEndpoint(const EndpointState& state) {
+  return EndpointAnswers(state) ? Ok() : Spawn(state.context);
+}
+
 Result<void> EnsureEndpoint(EndpointState& state) {
   if (EndpointAnswers(state)) {
     return Ok();

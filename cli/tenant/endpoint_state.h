@@ -33,6 +33,8 @@ std::vector<EndpointState> AllEndpoints();
 
 // True when something answers on the port.
 bool EndpointAnswers(const EndpointState& state);
+// Starts the process when it does not answer; it listens a moment later.
+Result<void> StartEndpoint(const EndpointState& state);
 // Starts the process when it does not answer and waits until it does. Errors: Timeout.
 Result<void> EnsureEndpoint(EndpointState& state);
 // Stops the process and removes the file. Only a process that is this endpoint is signalled.

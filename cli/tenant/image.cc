@@ -2,6 +2,7 @@
 
 #include <link.h>
 #include <openssl/sha.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -64,6 +65,23 @@ std::string HashOf(const std::string& bytes) {
   return text;
 }
 
+// Which file `path` is, and in which state; "" when that cannot be said.
+std::string FileIdentity(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) {
+    return "";
+  }
+  std::ostringstream text;
+  for (const long long part :
+       {static_cast<long long>(info.st_dev), static_cast<long long>(info.st_ino),
+        static_cast<long long>(info.st_size), static_cast<long long>(info.st_mtim.tv_sec),
+        static_cast<long long>(info.st_mtim.tv_nsec), static_cast<long long>(info.st_ctim.tv_sec),
+        static_cast<long long>(info.st_ctim.tv_nsec)}) {
+    text << part << ' ';
+  }
+  return text.str();
+}
+
 Result<node::ImageRecipe> Recipe() {
   SUBLET_TRY(std::string program, ReadBinary("/proc/self/exe"));
   node::ImageRecipe recipe;
@@ -115,8 +133,22 @@ int SaveImage(const std::string& file) {
 }  // namespace
 
 std::string TenantImageName() {
+  // Hashing the program costs more than most other steps of a create: the answer is kept for as long
+  // as the file is the same.
+  const std::string kept = HostDirectory() + "/image";
+  const std::string file = FileIdentity("/proc/self/exe");
+  if (const auto text = ReadBinary(kept); text.ok() && !file.empty() && text->starts_with(file)) {
+    return text->substr(file.size());
+  }
   const auto program = ReadBinary("/proc/self/exe");
-  return "localhost/sublet:" + (program.ok() ? HashOf(*program) : "unknown");
+  const std::string name = "localhost/sublet:" + (program.ok() ? HashOf(*program) : "unknown");
+  if (program.ok() && !file.empty()) {
+    const std::string fresh = kept + "." + std::to_string(getpid());
+    if (std::ofstream(fresh, std::ios::binary) << file << name) {
+      (void)std::rename(fresh.c_str(), kept.c_str());
+    }
+  }
+  return name;
 }
 
 Result<std::string> EnsureTenantImage(const HostSession& host) {

@@ -1,6 +1,8 @@
 #include "cli/tenant/install.h"
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -235,17 +237,66 @@ client::Target TargetOf(const Json& object) {
   SUBLET_CHECK(false);  // objects.cc makes known kinds only
 }
 
-Result<void> ApplyObjects(const HostSession& host, const std::vector<Json>& objects) {
+namespace {
+
+// Objects of one wave do not need each other; each wave needs those before it.
+int WaveOf(std::string_view kind) {
+  if (kind == "Namespace" || kind == "CustomResourceDefinition") {
+    return 0;
+  }
+  if (kind == "StatefulSet" || kind == "Deployment") {
+    return 3;
+  }
+  return kind == "RoleBinding" || kind == "ClusterRoleBinding" ? 2 : 1;
+}
+
+Result<void> ApplyOne(const HostSession& host, const Json& object) {
   client::WriteOptions options;
   options.field_manager = "sublet-cli";
   options.force = true;
-  for (const Json& object : objects) {
-    auto applied = host.client.Apply(TargetOf(object), object, options);
-    if (!applied.ok()) {
-      return std::move(applied).error().Prefixed("cannot create " +
-                                                 std::string(kube::FindString(object, {"kind"})) +
-                                                 " " + std::string(kube::NameOf(object)));
+  auto applied = host.client.Apply(TargetOf(object), object, options);
+  if (!applied.ok()) {
+    return std::move(applied).error().Prefixed("cannot create " +
+                                               std::string(kube::FindString(object, {"kind"})) +
+                                               " " + std::string(kube::NameOf(object)));
+  }
+  return Ok();
+}
+
+// Applies the objects over a few connections at once: the host commits them together. The first
+// error in the order of `objects`.
+Result<void> ApplyWave(const HostSession& host, const std::vector<const Json*>& objects) {
+  constexpr std::size_t kAtOnce = 4;
+  std::vector<Result<void>> results(objects.size());
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i = next++; i < objects.size(); i = next++) {
+      results[i] = ApplyOne(host, *objects[i]);
     }
+  };
+  std::vector<std::jthread> others;
+  for (std::size_t i = 1; i < std::min(kAtOnce, objects.size()); ++i) {
+    others.emplace_back(work);
+  }
+  work();
+  others.clear();
+  for (Result<void>& result : results) {
+    SUBLET_RETURN_IF_ERROR(std::move(result));
+  }
+  return Ok();
+}
+
+}  // namespace
+
+Result<void> ApplyObjects(const HostSession& host, const std::vector<Json>& objects) {
+  for (int wave = 0; wave <= 3; ++wave) {
+    std::vector<const Json*> part;
+    for (const Json& object : objects) {
+      if (WaveOf(kube::FindString(object, {"kind"})) == wave) {
+        part.push_back(&object);
+      }
+    }
+    SUBLET_RETURN_IF_ERROR(ApplyWave(host, part));
   }
   return Ok();
 }
