@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# What tenants cost, with their aims beside: create -> first kubectl success on the embedded host (real
-# containers, root), then e2e/bench/tenants.py on plain processes. SUBLET_BIN should be a release build.
+# What tenants cost, with their aims beside: create -> first kubectl success on the embedded host, phase
+# by phase (create_phases.py; real containers, root), then e2e/bench/tenants.py on plain processes.
+# SUBLET_BIN should be a release build.
 #   e2e/bench/tenants.sh [arguments of tenants.py]
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 : "${SUBLET_BIN:=$root/build/release/cli/sublet}" "${SUBLET_CLIENTS:=$root/.cache/clients}"
-export SUBLET_BIN SUBLET_CLIENTS
+export SUBLET_BIN SUBLET_CLIENTS here
 failed=0
 if [ "$(id -u)" -eq 0 ]; then
   unshare -n -m --propagation private bash -s <<'INSIDE' || failed=1
@@ -22,21 +23,10 @@ if [ "$(id -u)" -eq 0 ]; then
   begin=$(now)
   "$SUBLET_BIN" host up >/dev/null 2>&1 || { echo "host up failed"; exit 1; }
   echo "host up: $(ms "$begin" "$(now)")"
-  for i in 1 2 3 4; do
+  python3 "$here/create_phases.py" --count 4 --keep || exit 1
+  for i in 0 1 2 3; do
     begin=$(now)
-    "$SUBLET_BIN" create "t$i" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
-    created=$(now)
-    "$SUBLET_CLIENTS/kubectl-1.36" get namespace default >/dev/null || exit 1
-    done_at=$(now)
-    note="container start included"
-    [ "$i" = 1 ] && note="the first: the image is made"
-    echo "create -> first kubectl success: $(ms "$begin" "$done_at") (create $(ms "$begin" "$created"); $note)   aim < 1 s"
-    [ -n "${SUBLET_VERBOSE:-}" ] && sed 's/^/    /' "$work/log"
-    "$SUBLET_BIN" disconnect >/dev/null 2>&1
-  done
-  for i in 1 2 3 4; do
-    begin=$(now)
-    "$SUBLET_BIN" delete "t$i" >/dev/null 2>&1 || exit 1
+    "$SUBLET_BIN" delete "p$i" >/dev/null 2>&1 || exit 1
     echo "delete of an empty tenant, real container: $(ms "$begin" "$(now)")"
   done
 INSIDE
