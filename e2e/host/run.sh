@@ -9,22 +9,11 @@
 #   run.sh --engine podman|docker --server sublet|upstream --parts "agent containers"   one run
 # The closing line is "N passed, N failed, N skipped".
 set -uo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
-bin=${SUBLET_BIN:?path of the sublet executable}
-build=$(cd "$(dirname "$bin")/.." && pwd)
-[ -d "$(dirname "$bin")/node" ] && build=$(cd "$(dirname "$bin")" && pwd)
+# shellcheck source=../parts.sh
+. "$(dirname "$0")/../parts.sh"
+build=$(cd "$(dirname "$SUBLET_BIN")/.." && pwd)
+[ -d "$(dirname "$SUBLET_BIN")/node" ] && build=$(cd "$(dirname "$SUBLET_BIN")" && pwd)
 passed=0 failed=0 skipped=0
-engine= server= parts=
-while [ $# -gt 0 ]; do
-  case $1 in
-    --engine) engine=$2; shift ;;
-    --server) server=$2; shift ;;
-    --parts) parts=$2; shift ;;
-    -h|--help) sed -n '2,12p' "$0" | cut -c3-; exit 0 ;;
-    *) echo "run.sh: unknown argument $1; see run.sh --help" >&2; exit 2 ;;
-  esac
-  shift
-done
 
 # part NAME ENGINE COMMAND...: runs it beside a fresh engine and adds up its closing lines.
 part() {
@@ -53,8 +42,6 @@ missing() {  # missing ENGINE: says so when it is not installed
   echo "$1: not installed"
   skipped=$((skipped + 1))
 }
-# shellcheck source=../upstream/here.sh
-. "$here/../upstream/here.sh"
 upstream() { upstream_here || { skipped=$((skipped + 1)); return 1; }; }
 suite() {  # suite ENGINE SERVER PART...
   local engine=$1 server=$2

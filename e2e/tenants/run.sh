@@ -10,20 +10,8 @@
 #   run.sh --server sublet|upstream --parts "rows containers seeds"    some of it
 # Each step is one line and counts as one test; each part closes with "N passed, N failed, N skipped".
 set -uo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
-: "${SUBLET_BIN:?path of the sublet executable}" "${SUBLET_CLIENTS:?folder with kubectl-1.36}"
-server= parts=
-while [ $# -gt 0 ]; do
-  case $1 in
-    --server) server=$2; shift ;;
-    --parts) parts=$2; shift ;;
-    -h|--help) sed -n '2,12p' "$0" | cut -c3-; exit 0 ;;
-    *) echo "run.sh: unknown argument $1; see run.sh --help" >&2; exit 2 ;;
-  esac
-  shift
-done
-# shellcheck source=../upstream/here.sh
-. "$here/../upstream/here.sh"
+# shellcheck source=../parts.sh
+. "$(dirname "$0")/../parts.sh"
 upstream() { upstream_here || { echo "0 passed, 0 failed, 1 skipped"; return 1; }; }
 part() {  # part SERVER NAME: one part of the suite against one host
   echo "---- $2, host: $1"
