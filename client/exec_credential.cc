@@ -30,7 +30,7 @@ struct Plugin {
   bool interactive = false;
 };
 
-std::string Text(const Json& object, std::string_view key) {
+std::string MemberText(const Json& object, std::string_view key) {
   return std::string(kube::FindString(object, {key}));
 }
 
@@ -134,9 +134,9 @@ Json ExecInfo(const Plugin& plugin, const Json& exec, const Json& cluster) {
                {"spec", {{"interactive", plugin.interactive}}}};
   if (kube::FindBool(exec, {"provideClusterInfo"})) {
     Json& out = info["spec"]["cluster"];
-    out["server"] = Text(cluster, "server");
+    out["server"] = MemberText(cluster, "server");
     for (const char* key : {"certificate-authority-data", "tls-server-name", "proxy-url"}) {
-      if (const std::string value = Text(cluster, key); !value.empty()) {
+      if (const std::string value = MemberText(cluster, key); !value.empty()) {
         out[key] = value;
       }
     }
@@ -149,13 +149,13 @@ Json ExecInfo(const Plugin& plugin, const Json& exec, const Json& cluster) {
 Result<std::function<Result<Credential>()>> MakeExecCredential(const Json& exec,
                                                                const Json& cluster) {
   Plugin plugin;
-  plugin.api_version = Text(exec, "apiVersion");
+  plugin.api_version = MemberText(exec, "apiVersion");
   if (plugin.api_version != "client.authentication.k8s.io/v1" &&
       plugin.api_version != "client.authentication.k8s.io/v1beta1") {
     return BadRequest("the kubeconfig's exec plugin has apiVersion \"" + plugin.api_version +
                       "\"; client.authentication.k8s.io/v1 and v1beta1 are known");
   }
-  plugin.arguments.push_back(Text(exec, "command"));
+  plugin.arguments.push_back(MemberText(exec, "command"));
   if (plugin.arguments[0].empty()) {
     return BadRequest("the kubeconfig's exec plugin names no command");
   }
@@ -164,14 +164,14 @@ Result<std::function<Result<Credential>()>> MakeExecCredential(const Json& exec,
       plugin.arguments.push_back(arg.is_string() ? arg.get<std::string>() : "");
     }
   }
-  plugin.install_hint = Text(exec, "installHint");
-  plugin.interactive = Text(exec, "interactiveMode") != "Never" && isatty(STDIN_FILENO) == 1;
+  plugin.install_hint = MemberText(exec, "installHint");
+  plugin.interactive = MemberText(exec, "interactiveMode") != "Never" && isatty(STDIN_FILENO) == 1;
   for (char** at = environ; *at != nullptr; ++at) {
     plugin.environment.emplace_back(*at);
   }
   if (const Json* env = kube::Find(exec, {"env"}); env != nullptr && env->is_array()) {
     for (const Json& entry : *env) {
-      SetVariable(&plugin.environment, Text(entry, "name"), Text(entry, "value"));
+      SetVariable(&plugin.environment, MemberText(entry, "name"), MemberText(entry, "value"));
     }
   }
   SetVariable(&plugin.environment, "KUBERNETES_EXEC_INFO",

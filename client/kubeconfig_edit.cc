@@ -22,7 +22,7 @@ using kube::Json;
 constexpr std::chrono::seconds kLockWait{10};
 constexpr std::chrono::milliseconds kLockRetry{20};
 
-std::string Text(const Json& object, std::string_view key) {
+std::string FieldText(const Json& object, std::string_view key) {
   return std::string(kube::FindString(object, {key}));
 }
 
@@ -123,7 +123,7 @@ Result<void> WriteTree(const std::string& path, const Json& root) {
 void PutEntry(Json* list, const std::string& name, const char* member, Json value) {
   Json entry = {{"name", name}, {member, std::move(value)}};
   for (Json& present : *list) {
-    if (Text(present, "name") == name) {
+    if (FieldText(present, "name") == name) {
       present = std::move(entry);
       return;
     }
@@ -133,7 +133,7 @@ void PutEntry(Json* list, const std::string& name, const char* member, Json valu
 
 bool DropEntry(Json* list, const std::string& name) {
   for (auto at = list->begin(); at != list->end(); ++at) {
-    if (Text(*at, "name") == name) {
+    if (FieldText(*at, "name") == name) {
       list->erase(at);
       return true;
     }
@@ -185,7 +185,7 @@ Result<bool> RemoveContext(const std::string& path, const std::string& name,
   std::string cluster;
   std::string user;
   for (const Json& entry : root["contexts"]) {
-    if (Text(entry, "name") == name) {
+    if (FieldText(entry, "name") == name) {
       cluster = kube::FindString(entry, {"context", "cluster"});
       user = kube::FindString(entry, {"context", "user"});
     }
@@ -199,10 +199,10 @@ Result<bool> RemoveContext(const std::string& path, const std::string& name,
   if (!AnyContextUses(root, "user", user)) {
     DropEntry(&root["users"], user);
   }
-  if (Text(root, "current-context") == name) {
+  if (FieldText(root, "current-context") == name) {
     const Json& contexts = root["contexts"];
     const bool known = std::any_of(contexts.begin(), contexts.end(), [&](const Json& entry) {
-      return Text(entry, "name") == next_current;
+      return FieldText(entry, "name") == next_current;
     });
     root["current-context"] = known ? next_current : "";
   }

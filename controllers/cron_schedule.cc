@@ -27,7 +27,7 @@ std::string Lower(std::string_view text) {
   return out;
 }
 
-Result<int> NumberOf(std::string_view text, const Field& field) {
+Result<int> FieldNumber(std::string_view text, const Field& field) {
   const std::string lower = Lower(text);
   for (std::size_t i = 0; i < field.names.size(); ++i) {
     if (lower == field.names[i]) {
@@ -54,15 +54,15 @@ Result<std::uint64_t> PartBits(std::string_view part, const Field& field, bool* 
   if (star) {
     *any = true;
   } else {
-    SUBLET_TRY(first, NumberOf(range.substr(0, dash), field));
+    SUBLET_TRY(first, FieldNumber(range.substr(0, dash), field));
     last = first;
     if (dash != std::string_view::npos) {
-      SUBLET_TRY(last, NumberOf(range.substr(dash + 1), field));
+      SUBLET_TRY(last, FieldNumber(range.substr(dash + 1), field));
     }
   }
   int step = 1;
   if (slash != std::string_view::npos) {
-    SUBLET_TRY(step, NumberOf(part.substr(slash + 1), {0, 0, {}}));
+    SUBLET_TRY(step, FieldNumber(part.substr(slash + 1), {0, 0, {}}));
     if (!star && dash == std::string_view::npos) {
       last = field.last;  // "n/step" runs to the end
     }

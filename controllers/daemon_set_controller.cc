@@ -18,7 +18,7 @@ using client::ObjectPtr;
 using client::Outcome;
 using kube::Json;
 
-constexpr std::size_t kBurst = 250;
+constexpr std::size_t kDaemonBurst = 250;
 
 struct DaemonNode {
   ObjectPtr object;
@@ -127,10 +127,10 @@ class DaemonSetController final : public Controller {
     for (const auto& [name, node] : nodes) {
       PlanNode(set, hash, name, node, &create, &remove);
     }
-    if (create.size() > kBurst || remove.size() > kBurst) {
+    if (create.size() > kDaemonBurst || remove.size() > kDaemonBurst) {
       queue_.Add(kube::KeyOf(set));
-      create.resize(std::min(create.size(), kBurst));
-      remove.resize(std::min(remove.size(), kBurst));
+      create.resize(std::min(create.size(), kDaemonBurst));
+      remove.resize(std::min(remove.size(), kDaemonBurst));
     }
     const BatchResult made = SlowStart(static_cast<int>(create.size()), [&](int i) {
       auto created =

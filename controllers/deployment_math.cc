@@ -14,7 +14,7 @@ namespace {
 
 using kube::Json;
 
-std::int64_t NumberOf(std::string_view text) {
+std::int64_t LeadingNumber(std::string_view text) {
   std::int64_t value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
   return value;
@@ -56,7 +56,7 @@ std::int64_t Proportion(const RolloutLimits& limits, const SetView& set, std::in
   }
   std::int64_t fraction = -set.replicas();
   if (limits.replicas != 0) {
-    std::int64_t before = NumberOf(kube::AnnotationOf(set.object, kMaxReplicasAnnotation));
+    std::int64_t before = LeadingNumber(kube::AnnotationOf(set.object, kMaxReplicasAnnotation));
     if (before == 0) {
       before = deployment_status_replicas;
     }
@@ -84,7 +84,7 @@ std::int64_t SetView::terminating() const {
   return kube::FindInt(object, {"status", "terminatingReplicas"});
 }
 std::int64_t SetView::revision() const {
-  return NumberOf(kube::AnnotationOf(object, kRevisionAnnotation));
+  return LeadingNumber(kube::AnnotationOf(object, kRevisionAnnotation));
 }
 std::string SetView::name() const { return std::string(kube::NameOf(object)); }
 std::string SetView::created() const {

@@ -16,7 +16,6 @@ using kube::Json;
 
 constexpr char kSliceManager[] = "endpointslice-controller.k8s.io";
 constexpr char kMirrorManager[] = "endpointslicemirroring-controller.k8s.io";
-constexpr char kHeadlessLabel[] = "service.kubernetes.io/headless";
 constexpr std::string_view kZoneLabel = "topology.kubernetes.io/zone";
 constexpr std::string_view kServiceIndex = "service-name";
 

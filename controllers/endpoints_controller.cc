@@ -14,7 +14,6 @@ using client::Outcome;
 using kube::Json;
 
 constexpr std::size_t kAddressesMax = 1000;
-constexpr char kHeadlessLabel[] = "service.kubernetes.io/headless";
 constexpr char kManagedBy[] = "endpoints.kubernetes.io/managed-by";
 constexpr char kOverCapacity[] = "endpoints.kubernetes.io/over-capacity";
 

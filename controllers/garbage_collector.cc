@@ -16,7 +16,7 @@ using kube::Json;
 const ResourceKind kDefinitions{{"apiextensions.k8s.io", "v1", "customresourcedefinitions"},
                                 "CustomResourceDefinition"};
 constexpr char kDiscoverName[] = "*discover*";  // no uid looks like this
-constexpr std::chrono::milliseconds kSettle{200};
+constexpr std::chrono::milliseconds kDiscoveryWait{200};
 
 // Kept in no graph: many, short-lived, never owners.
 bool IsIgnored(const DiscoveredResource& resource) {
@@ -36,7 +36,7 @@ class GarbageCollector final : public Controller {
              .workers_max = 2})) {
     // A CRD that becomes established, changes or goes changes what there is to watch.
     definitions_.informer().AddHandler([this](const ObjectPtr&, const ObjectPtr&) {
-      queue_.AddAfter({"", kDiscoverName}, kSettle);
+      queue_.AddAfter({"", kDiscoverName}, kDiscoveryWait);
     });
     queue_.Add({"", kDiscoverName});
     informers_.Start();
@@ -307,7 +307,7 @@ class GarbageCollector final : public Controller {
 
   Result<Outcome> OrphanDependents(const GarbageNode& node) {
     if (!AllSynced()) {
-      return Outcome::After(kSettle);
+      return Outcome::After(kDiscoveryWait);
     }
     for (const GarbageNode& dependent : graph_.DependentsOf(node.uid)) {
       SUBLET_RETURN_IF_ERROR(RemoveOwners(dependent, {node.uid}));
@@ -317,7 +317,7 @@ class GarbageCollector final : public Controller {
 
   Result<Outcome> WaitForDependents(const GarbageNode& node) {
     if (!AllSynced()) {
-      return Outcome::After(kSettle);
+      return Outcome::After(kDiscoveryWait);
     }
     bool blocked = false;
     for (const GarbageNode& dependent : graph_.DependentsOf(node.uid)) {

@@ -15,7 +15,7 @@ using client::ObjectPtr;
 using client::Outcome;
 using kube::Json;
 
-constexpr std::int64_t kBurst = 500;
+constexpr std::int64_t kJobBurst = 500;
 constexpr std::chrono::seconds kBackoffFirst{10};
 constexpr std::chrono::minutes kBackoffMost{10};
 
@@ -59,7 +59,7 @@ Result<void> JobSync::Manage() {
     Later(*left);
     return Ok();
   }
-  return CreatePods(std::min(wanted - occupied, kBurst));
+  return CreatePods(std::min(wanted - occupied, kJobBurst));
 }
 
 Result<void> JobSync::DeleteActive(std::vector<ObjectPtr> pods, std::int64_t count) {

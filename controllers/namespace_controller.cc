@@ -15,7 +15,7 @@ using client::ObjectPtr;
 using client::Outcome;
 using kube::Json;
 
-constexpr std::string_view kFinalizer = "kubernetes";
+constexpr std::string_view kNamespaceFinalizer = "kubernetes";
 
 // What is still there after a sweep.
 struct Remains {
@@ -96,7 +96,7 @@ class NamespaceController final : public Controller {
       return false;
     }
     return std::any_of(finalizers->begin(), finalizers->end(),
-                       [](const Json& entry) { return entry == kFinalizer; });
+                       [](const Json& entry) { return entry == kNamespaceFinalizer; });
   }
 
   Remains Empty(const std::string& name) const {
@@ -215,7 +215,7 @@ class NamespaceController final : public Controller {
   Result<Outcome> Finalize(Json object) {
     Json& finalizers = object["spec"]["finalizers"];
     for (auto at = finalizers.begin(); at != finalizers.end();) {
-      at = *at == kFinalizer ? finalizers.erase(at) : at + 1;
+      at = *at == kNamespaceFinalizer ? finalizers.erase(at) : at + 1;
     }
     const kube::ObjectKey key = kube::KeyOf(object);
     const std::string uid(kube::UidOf(object));

@@ -23,7 +23,7 @@ using kube::Json;
 
 const ResourceKind kNodeUsages{{"sublet.dev", "v1alpha1", "nodeusages"}, "NodeUsage"};
 // A burst of pods on one node is one write.
-constexpr std::chrono::milliseconds kSettle{20};
+constexpr std::chrono::milliseconds kUsageWait{20};
 constexpr std::string_view kNodeIndex = "node";
 
 class NodeUsageController final : public Controller {
@@ -44,7 +44,7 @@ class NodeUsageController final : public Controller {
     });
     for (const Collection* collection : {&nodes_, &usages_}) {
       collection->informer().AddHandler([this](const ObjectPtr& before, const ObjectPtr& after) {
-        queue_.AddAfter((after ? after : before)->key, kSettle);
+        queue_.AddAfter((after ? after : before)->key, kUsageWait);
       });
     }
     pods_.informer().AddHandler([this](const ObjectPtr& before, const ObjectPtr& after) {
@@ -53,7 +53,7 @@ class NodeUsageController final : public Controller {
       }
       for (const ObjectPtr& pod : {before, after}) {
         if (pod && !PodOf(pod).node.empty()) {
-          queue_.AddAfter({"", PodOf(pod).node}, kSettle);
+          queue_.AddAfter({"", PodOf(pod).node}, kUsageWait);
         }
       }
     });

@@ -14,7 +14,7 @@ using client::ObjectPtr;
 using client::Outcome;
 using kube::Json;
 
-constexpr int kBurst = 500;  // creations or deletions per reconcile
+constexpr int kReplicaBurst = 500;  // creations or deletions per reconcile
 
 // What differs between the two kinds.
 struct Variant {
@@ -122,16 +122,17 @@ class ReplicaController final : public Controller {
       const Json* pod_template = kube::Find(owner, {"spec", "template"});
       const Json pod =
           PodFromTemplate(pod_template != nullptr ? *pod_template : Json::object(), owner);
-      result = SlowStart(static_cast<int>(std::min<std::int64_t>(missing, kBurst)), [&](int) {
-        auto created = control_.Create(owner, pod);
-        return created.ok() ? Ok() : Result<void>(std::move(created).error());
-      });
+      result =
+          SlowStart(static_cast<int>(std::min<std::int64_t>(missing, kReplicaBurst)), [&](int) {
+            auto created = control_.Create(owner, pod);
+            return created.ok() ? Ok() : Result<void>(std::move(created).error());
+          });
       if (result.error) {
         *failure = Failure{"FailedCreate", result.error->message()};
       }
     } else if (missing < 0) {
       RankForDeletion(owner, &active);
-      const std::int64_t count = std::min<std::int64_t>(-missing, kBurst);
+      const std::int64_t count = std::min<std::int64_t>(-missing, kReplicaBurst);
       for (std::int64_t i = 0; i < count; ++i) {
         if (auto deleted = control_.Delete(owner, *active[static_cast<std::size_t>(i)]);
             !deleted.ok()) {
@@ -140,7 +141,7 @@ class ReplicaController final : public Controller {
         }
       }
     }
-    if (!result.error && std::abs(missing) > kBurst) {
+    if (!result.error && std::abs(missing) > kReplicaBurst) {
       queue_.Add(kube::KeyOf(owner));
     }
     return std::move(result.error);

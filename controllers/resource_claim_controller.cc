@@ -15,7 +15,7 @@ using client::Outcome;
 using kube::ArrayAt;
 using kube::Json;
 
-constexpr std::string_view kFinalizer = "resource.kubernetes.io/delete-protection";
+constexpr std::string_view kClaimFinalizer = "resource.kubernetes.io/delete-protection";
 constexpr const char* kPodClaimName = "resource.kubernetes.io/pod-claim-name";
 constexpr std::string_view kUserIndex = "resource-claims";
 constexpr std::string_view kPodOfClaimIndex = "pod";
@@ -142,7 +142,7 @@ class ResourceClaimController final : public Controller {
         return Outcome::Done();
       }
     }
-    if (ends && kube::RemoveFinalizer(&claim, kFinalizer)) {
+    if (ends && kube::RemoveFinalizer(&claim, kClaimFinalizer)) {
       const auto written = claims_.Update(claim);
       if (!written.ok() && !written.error().Is(Reason::kNotFound)) {
         return written.error();

@@ -22,7 +22,7 @@ using kube::ResourceAmounts;
 constexpr std::chrono::milliseconds kGather{50};
 // Requests that were under way when a quota got its first status are over by then; they were not
 // charged, so it is counted once more.
-constexpr std::chrono::seconds kSettle{1};
+constexpr std::chrono::seconds kFreshWait{1};
 constexpr std::chrono::minutes kResync{5};
 
 class QuotaController final : public Controller {
@@ -115,7 +115,7 @@ class QuotaController final : public Controller {
     if (!written.ok() && !written.error().Is(Reason::kNotFound)) {
       return std::move(written).error();
     }
-    return fresh ? Outcome::After(kSettle) : Outcome::After(kResync);
+    return fresh ? Outcome::After(kFreshWait) : Outcome::After(kResync);
   }
 
   // What the namespace uses of everything in `hard`; what nothing uses is 0.

@@ -12,6 +12,9 @@
 
 namespace sublet::controllers {
 
+// On the endpoints of a Service without an address of its own.
+inline constexpr char kHeadlessLabel[] = "service.kubernetes.io/headless";
+
 // What a Service's change detection needs; the record of the services' informer.
 struct ServiceRecord {
   std::vector<std::pair<std::string, std::string>> selector;

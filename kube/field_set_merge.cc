@@ -22,11 +22,11 @@ using fields::View;
 using schema::Type;
 using schema::ValueKind;
 
-using Out = std::optional<Json>;
+using Merged = std::optional<Json>;
 
-Out Merge(Type type, const Json* base, const Json* over);
+Merged Merge(Type type, const Json* base, const Json* over);
 
-Out MergeMembers(const View& view, const Json* base, const Json* over) {
+Merged MergeMembers(const View& view, const Json* base, const Json* over) {
   static const Json::object_t kNone;
   const auto& left = base != nullptr ? base->get_ref<const Json::object_t&>() : kNone;
   const auto& right = over != nullptr ? over->get_ref<const Json::object_t&>() : kNone;
@@ -36,8 +36,8 @@ Out MergeMembers(const View& view, const Json* base, const Json* over) {
   while (i != left.end() || j != right.end()) {
     const int order = i == left.end() ? 1 : j == right.end() ? -1 : i->first.compare(j->first);
     const std::string& name = order <= 0 ? i->first : j->first;
-    Out merged = Merge(view.Member(name), order <= 0 ? &i->second : nullptr,
-                       order >= 0 ? &j->second : nullptr);
+    Merged merged = Merge(view.Member(name), order <= 0 ? &i->second : nullptr,
+                          order >= 0 ? &j->second : nullptr);
     if (merged) {
       out.emplace_hint(out.end(), name, std::move(*merged));
     }
@@ -81,7 +81,7 @@ struct Indexed {
 
 // Keeps the order of the applied list for what it names and the live order for the rest: live-only
 // items stay before the shared item that follows them.
-Out MergeItems(const View& view, const Json* base, const Json* over) {
+Merged MergeItems(const View& view, const Json* base, const Json* over) {
   const Indexed left(view, base);
   const Indexed right(view, over);
   std::vector<const std::string*> shared;
@@ -97,7 +97,7 @@ Out MergeItems(const View& view, const Json* base, const Json* over) {
   std::unordered_map<std::string_view, bool> done;
   Json::array_t out;
   const auto put = [&](const Json* a, const Json* b) {
-    if (Out merged = Merge(view.Item(), a, b)) {
+    if (Merged merged = Merge(view.Item(), a, b)) {
       out.push_back(std::move(*merged));
     }
   };
@@ -146,12 +146,12 @@ Out MergeItems(const View& view, const Json* base, const Json* over) {
   return Json(std::move(out));
 }
 
-Out Merge(Type type, const Json* base, const Json* over) {
+Merged Merge(Type type, const Json* base, const Json* over) {
   if (base == nullptr && over == nullptr) {
     return std::nullopt;
   }
   const View view = Look(type, over != nullptr ? over : base);
-  const auto keep = [&]() -> Out { return over != nullptr ? *over : *base; };
+  const auto keep = [&]() -> Merged { return over != nullptr ? *over : *base; };
   if (view.shape == Shape::kScalar || view.atomic) {
     return keep();
   }
@@ -169,9 +169,9 @@ Out Merge(Type type, const Json* base, const Json* over) {
                                    : MergeItems(view, left, right);
 }
 
-Out Remove(Type type, const Json& value, const Json& set);
+Merged Remove(Type type, const Json& value, const Json& set);
 
-Out RemoveItems(const View& view, const Json& value, const Json& set) {
+Merged RemoveItems(const View& view, const Json& value, const Json& set) {
   Json::array_t out;
   for (const Json& item : value) {
     const auto step = ItemStep(view, item, nullptr);
@@ -183,7 +183,7 @@ Out RemoveItems(const View& view, const Json& value, const Json& set) {
     if (at->empty() || at->contains(".")) {
       continue;
     }
-    if (Out left = Remove(view.Item(), item, *at)) {
+    if (Merged left = Remove(view.Item(), item, *at)) {
       out.push_back(std::move(*left));
     } else {
       out.push_back(nullptr);
@@ -195,7 +195,7 @@ Out RemoveItems(const View& view, const Json& value, const Json& set) {
   return Json(std::move(out));
 }
 
-Out Remove(Type type, const Json& value, const Json& set) {
+Merged Remove(Type type, const Json& value, const Json& set) {
   const View view = Look(type, &value);
   if (view.shape == Shape::kScalar) {
     return value;
@@ -218,7 +218,7 @@ Out Remove(Type type, const Json& value, const Json& set) {
     if (at->empty() || at->contains(".")) {
       continue;
     }
-    Out left = Remove(view.Member(name), member, *at);
+    Merged left = Remove(view.Member(name), member, *at);
     out.emplace_hint(out.end(), name, left ? std::move(*left) : Json(nullptr));
   }
   if (out.empty()) {

@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "kube/ascii.h"
+
 namespace sublet::kube {
 namespace {
 
@@ -33,9 +35,6 @@ std::string QuoteChar(unsigned char c) {
   return std::string("'") + static_cast<char>(0xc0 | (c >> 6)) +
          static_cast<char>(0x80 | (c & 0x3f)) + "'";
 }
-
-bool IsSpace(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 // Walks the text with an explicit stack of open containers ('{' or '[').
 class Scanner {

@@ -128,14 +128,14 @@ bool Remove(Json* root, const std::vector<std::string>& path) {
   return true;
 }
 
-struct Operation {
+struct PatchOperation {
   std::string_view op;
   std::vector<std::string> path;
   std::vector<std::string> from;
   const Json* value;
 };
 
-bool Run(const Operation& operation, std::size_t* copied, Json* root) {
+bool Run(const PatchOperation& operation, std::size_t* copied, Json* root) {
   const Json null;
   const Json& value = operation.value != nullptr ? *operation.value : null;
   if (operation.op == "add") {
@@ -168,11 +168,11 @@ bool Run(const Operation& operation, std::size_t* copied, Json* root) {
   return *copied <= kCopyBytesMax && Add(root, operation.path, std::move(moved));
 }
 
-Result<Operation> Decode(const Json& json) {
+Result<PatchOperation> Decode(const Json& json) {
   if (!json.is_object()) {
-    return BadRequest("json: cannot unmarshal into Go value of type jsonpatch.Operation");
+    return BadRequest("json: cannot unmarshal into Go value of type jsonpatch.PatchOperation");
   }
-  Operation operation;
+  PatchOperation operation;
   operation.op = FindString(json, {"op"});
   operation.value = Find(json, {"value"});
   const bool known = operation.op == "add" || operation.op == "remove" ||
@@ -210,7 +210,7 @@ Result<void> ApplyJsonPatch(const Json& patch, Json* target) {
   Json work = *target;
   std::size_t copied = 0;
   for (const Json& one : patch) {
-    SUBLET_TRY(const Operation operation, Decode(one));
+    SUBLET_TRY(const PatchOperation operation, Decode(one));
     if (!Run(operation, &copied, &work)) {
       return UnprocessablePatch();
     }

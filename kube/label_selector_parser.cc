@@ -4,6 +4,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "kube/ascii.h"
 #include "kube/field_error.h"
 #include "kube/validation_names.h"
 
@@ -32,7 +33,6 @@ struct Item {
   std::string text;
 };
 
-bool IsSpace(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 bool IsSymbol(char c) { return std::string_view("=!(),><").find(c) != std::string_view::npos; }
 
 Token SymbolToken(std::string_view text) {

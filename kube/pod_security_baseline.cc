@@ -16,14 +16,6 @@ std::string JoinQuoted(const std::set<std::string>& names) {
   return JoinQuoted(Names(names.begin(), names.end()));
 }
 
-std::string Join(const Names& parts, std::string_view separator) {
-  std::string text;
-  for (const std::string& part : parts) {
-    text += text.empty() ? part : std::string(separator) + part;
-  }
-  return text;
-}
-
 std::string Plural(std::string_view one, std::string_view many, std::size_t count) {
   return std::string(count == 1 ? one : many);
 }

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kube/field_error.h"
 #include "kube/pod_security.h"
 
 namespace sublet::kube::pod_security {
@@ -54,7 +55,6 @@ bool ValidSeccomp(std::string_view type);
 // "a", "b": each name in quotes.
 std::string JoinQuoted(const Names& names);
 std::string JoinQuoted(const std::set<std::string>& names);
-std::string Join(const Names& parts, std::string_view separator);
 std::string Plural(std::string_view one, std::string_view many, std::size_t count);
 // container "a", or containers "a", "b".
 std::string Containers(const Names& names);

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "kube/ascii.h"
+
 namespace sublet::kube {
 namespace {
 
@@ -16,8 +18,6 @@ constexpr Int128 kInt64Max = INT64_MAX;
 
 constexpr std::string_view kFormatWrong =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
-
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 struct Parts {
   bool negative = false;

@@ -6,12 +6,13 @@
 #include <charconv>
 #include <initializer_list>
 
+#include "kube/ascii.h"
+
 namespace sublet::kube {
 namespace {
 
 bool IsLower(char c) { return c >= 'a' && c <= 'z'; }
 bool IsUpper(char c) { return c >= 'A' && c <= 'Z'; }
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsLowerOrDigit(char c) { return IsLower(c) || IsDigit(c); }
 bool IsAlphanumeric(char c) { return IsLowerOrDigit(c) || IsUpper(c); }
 

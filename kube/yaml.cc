@@ -19,7 +19,7 @@ namespace {
 
 // Aliases may multiply nodes; more than this in one document is an attack, not a manifest.
 constexpr std::size_t kAliasNodesMax = 200'000;
-constexpr std::size_t kDuplicatesMax = 10;
+constexpr std::size_t kYamlDuplicatesMax = 10;
 
 // Thrown inside yaml-cpp's parser and caught in this file: the only way out of its callbacks.
 struct BuildError {
@@ -154,7 +154,7 @@ class Builder final : public YAML::EventHandler {
       top.merges.push_back(std::move(value));
       return;
     }
-    if (top.value.contains(top.key) && duplicates_.size() < kDuplicatesMax) {
+    if (top.value.contains(top.key) && duplicates_.size() < kYamlDuplicatesMax) {
       duplicates_.push_back("line " + std::to_string(top.key_line) + ": key \"" + top.key +
                             "\" already set in map");
     }

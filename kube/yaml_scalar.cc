@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "kube/ascii.h"
 #include "kube/timestamp.h"
 
 namespace sublet::kube {
@@ -14,7 +15,6 @@ namespace {
 bool IsOneOf(std::string_view text, std::initializer_list<std::string_view> words) {
   return std::find(words.begin(), words.end(), text) != words.end();
 }
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 // Go's strconv.ParseInt with base 0, after underscores are dropped: 0x, 0o, 0b and a leading zero.
 bool ParseInteger(std::string_view text, Json* out) {
@@ -129,7 +129,7 @@ Json ResolvePlain(const std::string& text) {
   return text;
 }
 
-std::string DecodeBase64(const std::string& text) {
+std::string BinaryText(const std::string& text) {
   static constexpr std::string_view kAlphabet =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string out;
@@ -193,7 +193,7 @@ Json ResolveYamlScalar(std::string_view tag, const std::string& text) {
     return text;
   }
   if (tag.ends_with(",2002:binary")) {
-    return DecodeBase64(text);
+    return BinaryText(text);
   }
   if (tag.ends_with(",2002:float")) {
     Json number;

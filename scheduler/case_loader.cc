@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kSchedulerName = "case";
 
-std::string Text(const Json& object, const char* key) {
+std::string StringAt(const Json& object, const char* key) {
   return object.contains(key) && object.at(key).is_string() ? object.at(key).get<std::string>()
                                                             : "";
 }
@@ -55,20 +55,20 @@ std::optional<TopologyConstraint> ConstraintFrom(const Json& object) {
     return std::nullopt;
   }
   const Json& constraint = object.at("topology");
-  return TopologyConstraint{Text(constraint, "topology"), Text(constraint, "required"),
-                            Text(constraint, "preferred")};
+  return TopologyConstraint{StringAt(constraint, "topology"), StringAt(constraint, "required"),
+                            StringAt(constraint, "preferred")};
 }
 
 SubGroupSpec TreeFrom(const Json& object) {
   SubGroupSpec spec;
-  spec.name = Text(object, "name");
+  spec.name = StringAt(object, "name");
   spec.topology = ConstraintFrom(object);
   if (object.contains("minSubGroup") && object.at("minSubGroup").is_number()) {
     spec.min_sub_group = object.at("minSubGroup").get<int>();
   }
   for (const Json& set : object.at("podSets")) {
     spec.pod_sets.push_back(
-        {Text(set, "name"), set.at("minAvailable").get<int>(), ConstraintFrom(set)});
+        {StringAt(set, "name"), set.at("minAvailable").get<int>(), ConstraintFrom(set)});
   }
   for (const Json& group : object.at("groups")) {
     spec.groups.push_back(TreeFrom(group));
@@ -84,7 +84,7 @@ QueueQuota QuotaFrom(const Json& queue, const char* resource) {
 
 PodAffinityTerm TermFrom(const Json& object, const std::string& ns) {
   PodAffinityTerm term;
-  term.topology_key = Text(object, "topologyKey");
+  term.topology_key = StringAt(object, "topologyKey");
   for (const auto& [key, value] : object.at("matchLabels").items()) {
     term.selector.push_back({key, SelectorOperator::kIn, {value.get<std::string>()}});
   }
@@ -99,12 +99,12 @@ std::map<std::string, TaskRow> LoadTasks(const Json& test) {
   for (const Json& job : test.at("jobs")) {
     for (const Json& task : job.at("tasks")) {
       TaskRow row;
-      row.status = StatusFrom(Text(task, "state"));
-      row.node = Text(task, "node");
+      row.status = StatusFrom(StringAt(task, "state"));
+      row.node = StringAt(task, "node");
       for (const Json& group : task.at("gpuGroups")) {
         row.groups.push_back(group.get<std::string>());
       }
-      rows[Text(task, "name")] = std::move(row);
+      rows[StringAt(task, "name")] = std::move(row);
     }
   }
   return rows;
@@ -117,19 +117,19 @@ std::map<std::string, ClaimSpec> LoadClaims(const Json& test) {
   }
   for (const Json& object : test.at("dra").at("claims")) {
     ClaimSpec claim;
-    claim.ns = Text(object, "namespace");
-    claim.name = Text(object, "name");
+    claim.ns = StringAt(object, "namespace");
+    claim.name = StringAt(object, "name");
     claim.requests.push_back(
-        {"", Text(object, "deviceClass"), object.at("count").get<std::int64_t>(), false, {}});
+        {"", StringAt(object, "deviceClass"), object.at("count").get<std::int64_t>(), false, {}});
     if (object.contains("labels") && object.at("labels").is_object()) {
-      claim.queue_label = Text(object.at("labels"), "kai.scheduler/queue");
+      claim.queue_label = StringAt(object.at("labels"), "kai.scheduler/queue");
     }
     for (const Json& device : object.at("allocated")) {
       claim.allocated.push_back(
-          {Text(device, "driver"), Text(device, "pool"), Text(device, "device")});
+          {StringAt(device, "driver"), StringAt(device, "pool"), StringAt(device, "device")});
     }
     for (const Json& consumer : object.at("reservedFor")) {
-      claim.reserved_for.push_back(Text(consumer, "name"));
+      claim.reserved_for.push_back(StringAt(consumer, "name"));
     }
     claim.reserved_for_others = object.value("reservedForOthers", 0);
     claims[claim.Key()] = std::move(claim);
@@ -153,12 +153,12 @@ Profile ProfileOf(const Json& test, const Profile& base) {
                                                  : PlacementOrder::kAny;
   };
   const Json& placement = conf.at("nodePlacement");
-  profile.gpu = strategy(placement.is_object() ? Text(placement, "gpu") : "");
-  profile.cpu = strategy(placement.is_object() ? Text(placement, "cpu") : "");
-  profile.devices = strategy(Text(conf, "gpuDevices"));
+  profile.gpu = strategy(placement.is_object() ? StringAt(placement, "gpu") : "");
+  profile.cpu = strategy(placement.is_object() ? StringAt(placement, "cpu") : "");
+  profile.devices = strategy(StringAt(conf, "gpuDevices"));
   const auto active = [&](const char* name) {
     return std::any_of(conf.at("plugins").begin(), conf.at("plugins").end(),
-                       [&](const Json& plugin) { return Text(plugin, "name") == name; });
+                       [&](const Json& plugin) { return StringAt(plugin, "name") == name; });
   };
   profile.score_sharing = active("gpusharingorder");
   profile.score_availability = active("nodeavailability");
@@ -168,7 +168,7 @@ Profile ProfileOf(const Json& test, const Profile& base) {
 
 NodeSpec LoadNode(const Json& object) {
   NodeSpec node;
-  node.name = Text(object, "name");
+  node.name = StringAt(object, "name");
   node.labels = LabelsFrom(object.at("labels"));
   node.cpu = object.at("cpuMillis").get<std::int64_t>();
   node.memory = object.at("memoryBytes").get<std::int64_t>();
@@ -183,13 +183,13 @@ NodeSpec LoadNode(const Json& object) {
 
 PodGroupSpec LoadGroup(const Json& job, bool started) {
   PodGroupSpec group;
-  group.ns = Text(job, "namespace");
-  group.name = Text(job, "name");
+  group.ns = StringAt(job, "namespace");
+  group.name = StringAt(job, "name");
   group.uid = group.name;
-  group.queue = Text(job, "queue");
+  group.queue = StringAt(job, "queue");
   group.scheduler_name = kSchedulerName;
   group.priority = job.at("priority").get<int>();
-  group.preemptibility = Text(job, "preemptibility");
+  group.preemptibility = StringAt(job, "preemptibility");
   if (group.preemptibility.empty()) {
     group.preemptibility = job.at("preemptible").get<bool>() ? "preemptible" : "non-preemptible";
   }
@@ -209,12 +209,12 @@ PodGroupSpec LoadGroup(const Json& job, bool started) {
 
 PodSpec LoadPod(const Json& job, const Json& task, const TaskRow& row) {
   PodSpec pod;
-  pod.ns = Text(job, "namespace");
-  pod.name = Text(task, "name");
+  pod.ns = StringAt(job, "namespace");
+  pod.name = StringAt(task, "name");
   pod.uid = pod.name;
   pod.scheduler_name = kSchedulerName;
-  pod.group = pod.ns + "/" + Text(job, "name");
-  pod.sub_group = Text(task, "subGroup");
+  pod.group = pod.ns + "/" + StringAt(job, "name");
+  pod.sub_group = StringAt(task, "subGroup");
   pod.phase = PhaseFrom(row.status);
   pod.node = row.node;
   pod.gpu_groups = row.groups;
@@ -251,7 +251,7 @@ PodSpec LoadPod(const Json& job, const Json& task, const TaskRow& row) {
   if (task.contains("nodeAffinity") && task.at("nodeAffinity").is_object()) {
     const Json& affinity = task.at("nodeAffinity");
     pod.constraints.has_affinity = true;
-    pod.constraints.required.push_back({{{Text(affinity, "label"), SelectorOperator::kIn,
+    pod.constraints.required.push_back({{{StringAt(affinity, "label"), SelectorOperator::kIn,
                                           affinity.at("in").get<std::vector<std::string>>()}},
                                         {}});
   }
@@ -271,8 +271,8 @@ void LoadCluster(const Json& test, const Profile& profile,
   (void)profile;
   for (const Json& object : test.at("queues")) {
     QueueSpec queue;
-    queue.name = Text(object, "name");
-    queue.parent = Text(object, "parent");
+    queue.name = StringAt(object, "name");
+    queue.parent = StringAt(object, "parent");
     queue.priority = object.at("priority").get<int>();
     queue.created = object.at("createdOrder").get<Millis>();
     queue.cpu = QuotaFrom(object, "cpu");
@@ -281,8 +281,8 @@ void LoadCluster(const Json& test, const Profile& profile,
     engine->Apply(queue);
   }
   for (const Json& object : test.at("topologies")) {
-    engine->Apply(
-        TopologySpec{Text(object, "name"), object.at("levels").get<std::vector<std::string>>()});
+    engine->Apply(TopologySpec{StringAt(object, "name"),
+                               object.at("levels").get<std::vector<std::string>>()});
   }
   for (const Json& object : test.at("nodes")) {
     engine->Apply(LoadNode(object));
@@ -290,10 +290,10 @@ void LoadCluster(const Json& test, const Profile& profile,
   if (test.contains("dra") && test.at("dra").is_object()) {
     for (const Json& object : test.at("dra").at("slices")) {
       DeviceSlice slice;
-      slice.name = Text(object, "name");
-      slice.driver = Text(object, "driver");
-      slice.pool = Text(object, "pool");
-      slice.node = Text(object, "node");
+      slice.name = StringAt(object, "name");
+      slice.driver = StringAt(object, "driver");
+      slice.pool = StringAt(object, "pool");
+      slice.node = StringAt(object, "node");
       for (const Json& device : object.at("devices")) {
         slice.devices.push_back({device.get<std::string>(), {}, {}, true});
       }
@@ -306,10 +306,10 @@ void LoadCluster(const Json& test, const Profile& profile,
   for (const Json& job : test.at("jobs")) {
     const bool started = std::any_of(
         job.at("tasks").begin(), job.at("tasks").end(),
-        [&](const Json& task) { return CountsForQuota(rows.at(Text(task, "name")).status); });
+        [&](const Json& task) { return CountsForQuota(rows.at(StringAt(task, "name")).status); });
     engine->Apply(LoadGroup(job, started));
     for (const Json& task : job.at("tasks")) {
-      engine->Apply(LoadPod(job, task, rows.at(Text(task, "name"))));
+      engine->Apply(LoadPod(job, task, rows.at(StringAt(task, "name"))));
     }
   }
 }

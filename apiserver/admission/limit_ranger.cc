@@ -182,7 +182,7 @@ void JudgeContainers(const std::vector<Json>& limits, const Json& pod,
   }
 }
 
-Result<void> Validate(const AdmissionEnvironment& environment, AdmissionRequest& request) {
+Result<void> ValidateLimits(const AdmissionEnvironment& environment, AdmissionRequest& request) {
   std::vector<std::string> problems;
   const std::string& space = request.namespace_name;
   if (request.Is("", "pods") && (request.subresource.empty() || request.subresource == "resize")) {
@@ -222,7 +222,7 @@ AdmissionPlugin LimitRanger(const AdmissionEnvironment& environment) {
     return Ok();
   };
   plugin.validate = [environment](AdmissionRequest& request) {
-    return Validate(environment, request);
+    return ValidateLimits(environment, request);
   };
   return plugin;
 }

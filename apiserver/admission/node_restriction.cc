@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apiserver/admission/registry.h"
+#include "apiserver/text.h"
 #include "kube/object.h"
 
 namespace sublet::apiserver {
@@ -26,8 +27,6 @@ std::string NodeOf(const User& user) {
 Status Refuse(const AdmissionRequest& request, std::string_view why) {
   return AdmissionForbidden(request, why);
 }
-
-std::string Quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
 
 // Labels below kubernetes.io and k8s.io that a node may give itself.
 bool MayLabel(std::string_view key) {

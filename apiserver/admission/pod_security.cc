@@ -187,7 +187,7 @@ void WarnExisting(const AdmissionEnvironment& environment, AdmissionRequest& req
   }
 }
 
-Result<void> Validate(const AdmissionEnvironment& environment, AdmissionRequest& request) {
+Result<void> ValidateLevels(const AdmissionEnvironment& environment, AdmissionRequest& request) {
   if (IsMain(request, "", "namespaces")) {
     SUBLET_RETURN_IF_ERROR(CheckLabels(request));
     if (request.operation == Operation::kUpdate) {
@@ -221,7 +221,7 @@ AdmissionPlugin PodSecurity(const AdmissionEnvironment& environment) {
   plugin.name = "PodSecurity";
   plugin.operations = Operations({Operation::kCreate, Operation::kUpdate});
   plugin.validate = [environment](AdmissionRequest& request) {
-    return Validate(environment, request);
+    return ValidateLevels(environment, request);
   };
   return plugin;
 }

@@ -102,7 +102,7 @@ Result<Json> Charge(const AdmissionRequest& request, const Json& quota,
   return charged;
 }
 
-Result<void> Validate(const AdmissionEnvironment& environment, AdmissionRequest& request) {
+Result<void> ValidateUsage(const AdmissionEnvironment& environment, AdmissionRequest& request) {
   if (request.namespace_name.empty() || !IsCounted(request) || request.Is("", "namespaces") ||
       request.resource->type == nullptr) {
     return Ok();
@@ -131,7 +131,7 @@ AdmissionPlugin ResourceQuota(const AdmissionEnvironment& environment) {
   plugin.name = "ResourceQuota";
   plugin.operations = Operations({Operation::kCreate, Operation::kUpdate});
   plugin.validate = [environment](AdmissionRequest& request) {
-    return Validate(environment, request);
+    return ValidateUsage(environment, request);
   };
   return plugin;
 }

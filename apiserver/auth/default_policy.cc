@@ -12,7 +12,7 @@ constexpr std::string_view kObjects =
 #include "apiserver/auth/default_policy.inc"
     ;
 constexpr char kAutoUpdate[] = "rbac.authorization.kubernetes.io/autoupdate";
-constexpr char kGroup[] = "rbac.authorization.k8s.io";
+constexpr char kRbacGroup[] = "rbac.authorization.k8s.io";
 
 // "User/x", "Group/x", "ServiceAccount/ns/x".
 kube::Json ExpandSubject(std::string_view text) {
@@ -20,14 +20,14 @@ kube::Json ExpandSubject(std::string_view text) {
   const std::string kind(text.substr(0, slash));
   const auto rest = text.substr(slash + 1);
   if (kind != "ServiceAccount") {
-    return {{"kind", kind}, {"apiGroup", kGroup}, {"name", rest}};
+    return {{"kind", kind}, {"apiGroup", kRbacGroup}, {"name", rest}};
   }
   const auto second = rest.find('/');
   return {{"kind", kind}, {"name", rest.substr(second + 1)}, {"namespace", rest.substr(0, second)}};
 }
 
 kube::Json Expand(kube::Json line) {
-  kube::Json object = {{"apiVersion", std::string(kGroup) + "/v1"}, {"kind", line["kind"]}};
+  kube::Json object = {{"apiVersion", std::string(kRbacGroup) + "/v1"}, {"kind", line["kind"]}};
   kube::Json& metadata = object["metadata"];
   metadata = {{"name", line["name"]},
               {"labels", line.contains("labels") ? line["labels"] : kube::Json::object()},
@@ -46,7 +46,7 @@ kube::Json Expand(kube::Json line) {
   const auto role = line["role"].get<std::string>();
   const auto slash = role.find('/');
   object["roleRef"] = {
-      {"apiGroup", kGroup}, {"kind", role.substr(0, slash)}, {"name", role.substr(slash + 1)}};
+      {"apiGroup", kRbacGroup}, {"kind", role.substr(0, slash)}, {"name", role.substr(slash + 1)}};
   object["subjects"] = kube::Json::array();
   for (const auto& subject : line["subjects"]) {
     object["subjects"].push_back(ExpandSubject(subject.get<std::string>()));

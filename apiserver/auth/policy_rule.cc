@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 13> kVerbs = {
     "impersonate", "bind", "escalate", "use",    "approve"};
 constexpr std::size_t kQuestionsMax = 10000;
 
-std::vector<std::string> Strings(const kube::Json& rule, const char* member) {
+std::vector<std::string> TextsOf(const kube::Json& rule, const char* member) {
   std::vector<std::string> out;
   const auto found = rule.find(member);
   if (found != rule.end() && found->is_array()) {
@@ -155,8 +155,8 @@ std::vector<PolicyRule> ParseRules(const kube::Json* rules) {
   }
   for (const auto& rule : *rules) {
     if (rule.is_object()) {
-      out.push_back({Strings(rule, "verbs"), Strings(rule, "apiGroups"), Strings(rule, "resources"),
-                     Strings(rule, "resourceNames"), Strings(rule, "nonResourceURLs")});
+      out.push_back({TextsOf(rule, "verbs"), TextsOf(rule, "apiGroups"), TextsOf(rule, "resources"),
+                     TextsOf(rule, "resourceNames"), TextsOf(rule, "nonResourceURLs")});
     }
   }
   return out;

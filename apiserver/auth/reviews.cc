@@ -7,7 +7,7 @@
 namespace sublet::apiserver {
 namespace {
 
-constexpr std::string_view kGroup = "authorization.k8s.io";
+constexpr std::string_view kReviewGroup = "authorization.k8s.io";
 
 std::vector<std::string> StringsAt(const kube::Json& object,
                                    std::initializer_list<std::string_view> path) {
@@ -128,7 +128,7 @@ Result<kube::Json> AccessReviews::SelfSubjectAccess(kube::Json review, const Use
   kube::FieldErrors errors;
   CheckAttributes(SpecOf(review), errors);
   if (!errors.empty()) {
-    return Invalid(kGroup, "", "", errors.Take());
+    return Invalid(kReviewGroup, "", "", errors.Take());
   }
   return Answer(std::move(review), user);
 }
@@ -142,7 +142,7 @@ Result<kube::Json> AccessReviews::SubjectAccess(kube::Json review) const {
     errors.Invalid(std::string("spec.user"), "", "at least one of user or group must be specified");
   }
   if (!errors.empty()) {
-    return Invalid(kGroup, "", "", errors.Take());
+    return Invalid(kReviewGroup, "", "", errors.Take());
   }
   return Answer(std::move(review), user);
 }
@@ -165,7 +165,7 @@ Result<kube::Json> AccessReviews::LocalSubjectAccess(kube::Json review,
                    "must match metadata.namespace");
   }
   if (!errors.empty()) {
-    return Invalid(kGroup, "", "", errors.Take());
+    return Invalid(kReviewGroup, "", "", errors.Take());
   }
   review["metadata"]["namespace"] = namespace_name;
   return Answer(std::move(review), user);

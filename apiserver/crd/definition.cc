@@ -29,19 +29,6 @@ std::vector<std::string> Texts(const Json& value, std::initializer_list<std::str
   return out;
 }
 
-bool HasDefaults(const Json& schema) {
-  if (schema.is_object()) {
-    if (schema.contains("default") && schema.contains("type")) {
-      return true;
-    }
-    return std::any_of(schema.begin(), schema.end(), HasDefaults);
-  }
-  if (schema.is_array()) {
-    return std::any_of(schema.begin(), schema.end(), HasDefaults);
-  }
-  return false;
-}
-
 // The first eight bytes of SHA-256 over "group/version/Kind", as discovery shows them.
 std::string StorageVersionHash(const kube::GroupVersionKind& kind) {
   const std::string text = kind.group + "/" + kind.version + "/" + kind.kind;
@@ -146,6 +133,31 @@ std::string FnvText(const std::string& text) {
 }
 
 }  // namespace
+
+bool IsProtectedGroup(std::string_view group) {
+  return group == "k8s.io" || group == "kubernetes.io" || group.ends_with(".k8s.io") ||
+         group.ends_with(".kubernetes.io");
+}
+
+bool HasDefaults(const Json& schema) {
+  if (!schema.is_object()) {
+    return false;
+  }
+  if (schema.contains("default")) {
+    return true;
+  }
+  for (const char* word : {"properties", "items", "additionalProperties"}) {
+    const auto it = schema.find(word);
+    if (it == schema.end()) {
+      continue;
+    }
+    const bool named = std::string_view(word) == "properties" && it->is_object();
+    if (named ? std::any_of(it->begin(), it->end(), HasDefaults) : HasDefaults(*it)) {
+      return true;
+    }
+  }
+  return false;
+}
 
 std::string DeprecationWarning(const Json& version, std::string_view group, std::string_view kind) {
   if (!kube::FindBool(version, {"deprecated"})) {

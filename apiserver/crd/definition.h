@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "apiserver/registry/resource.h"
@@ -17,6 +18,14 @@ namespace sublet::apiserver {
 // Errors: Invalid (a schema that does not compile after all).
 Result<std::vector<ResourcePtr>> MakeCustomResources(const kube::Json& definition,
                                                      std::uint32_t schema_id);
+
+// The annotation that a group of Kubernetes' own needs, and whether `group` is one.
+// Source: KEP-2337, apiextensions' conditions.
+inline constexpr std::string_view kApprovalAnnotation = "api-approved.kubernetes.io";
+bool IsProtectedGroup(std::string_view group);
+
+// Whether a schema says "default" anywhere but among the names of properties.
+bool HasDefaults(const kube::Json& schema);
 
 // What a client is told when it uses a deprecated version.
 std::string DeprecationWarning(const kube::Json& version, std::string_view group,

@@ -22,7 +22,6 @@ namespace {
 
 using kube::Json;
 
-constexpr std::string_view kApproval = "api-approved.kubernetes.io";
 // How often the objects of a deleted definition are looked at again.
 constexpr auto kDeletionPoll = std::chrono::milliseconds(250);
 
@@ -44,11 +43,6 @@ std::vector<std::string> ResourceWords(const Json& names) {
 
 bool Contains(const std::vector<std::string>& words, std::string_view word) {
   return !word.empty() && std::find(words.begin(), words.end(), word) != words.end();
-}
-
-bool IsProtectedGroup(std::string_view group) {
-  return group == "k8s.io" || group == "kubernetes.io" || group.ends_with(".k8s.io") ||
-         group.ends_with(".kubernetes.io");
 }
 
 std::string Fingerprint(const Json& definition) {
@@ -347,7 +341,7 @@ Json DefinitionController::DesiredStatus(const Json& definition) const {
     set("Established", true, "InitialNamesAccepted", "the initial names have been accepted");
   }
   if (IsProtectedGroup(kube::FindString(definition, {"spec", "group"}))) {
-    const std::string approval(kube::AnnotationOf(definition, kApproval));
+    const std::string approval(kube::AnnotationOf(definition, kApprovalAnnotation));
     if (approval.starts_with("unapproved")) {
       set("KubernetesAPIApprovalPolicyConformant", false, "UnapprovedAnnotation",
           "not approved: \"" + approval + "\"");

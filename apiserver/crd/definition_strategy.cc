@@ -4,8 +4,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "apiserver/crd/definition.h"
 #include "apiserver/crd/json_path.h"
 #include "apiserver/crd/structural.h"
+#include "apiserver/text.h"
 #include "kube/object.h"
 #include "kube/validation_names.h"
 
@@ -14,15 +16,6 @@ namespace {
 
 using kube::FieldErrors;
 using kube::Json;
-
-constexpr std::string_view kApproval = "api-approved.kubernetes.io";
-
-std::string Lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  return out;
-}
 
 const Json& VersionsOf(const Json& object) {
   static const Json kNone = Json::array();
@@ -323,28 +316,23 @@ void CheckStoredVersions(const Json& object, FieldErrors* errors) {
   }
 }
 
-bool IsProtectedGroup(std::string_view group) {
-  return group == "k8s.io" || group == "kubernetes.io" || group.ends_with(".k8s.io") ||
-         group.ends_with(".kubernetes.io");
-}
-
 bool IsUrl(std::string_view text) {
   const auto scheme = text.find("://");
   return scheme != std::string_view::npos && scheme > 0 && text.size() > scheme + 3;
 }
 
-void CheckApproval(const Json& object, const Json* old, FieldErrors* errors) {
+void CheckApprovalAnnotation(const Json& object, const Json* old, FieldErrors* errors) {
   if (!IsProtectedGroup(kube::FindString(object, {"spec", "group"}))) {
     return;
   }
-  const auto value = kube::AnnotationOf(object, kApproval);
-  if (old != nullptr && kube::AnnotationOf(*old, kApproval) == value) {
+  const auto value = kube::AnnotationOf(object, kApprovalAnnotation);
+  if (old != nullptr && kube::AnnotationOf(*old, kApprovalAnnotation) == value) {
     return;
   }
-  const std::string path = "metadata.annotations[" + std::string(kApproval) + "]";
+  const std::string path = "metadata.annotations[" + std::string(kApprovalAnnotation) + "]";
   constexpr std::string_view kSee = ", see https://github.com/kubernetes/enhancements/pull/1111";
   const std::string must =
-      "protected groups must have approval annotation \"" + std::string(kApproval) + "\"";
+      "protected groups must have approval annotation \"" + std::string(kApprovalAnnotation) + "\"";
   if (value.empty()) {
     errors->Required(path, must + std::string(kSee));
   } else if (!value.starts_with("unapproved") && !IsUrl(value)) {
@@ -352,27 +340,6 @@ void CheckApproval(const Json& object, const Json* old, FieldErrors* errors) {
         path, Text(value),
         must + " with either a URL or a reason starting with \"unapproved\"" + std::string(kSee));
   }
-}
-
-// Whether a schema says "default" anywhere but among the names of properties.
-bool HasDefaults(const Json& schema) {
-  if (!schema.is_object()) {
-    return false;
-  }
-  if (schema.contains("default")) {
-    return true;
-  }
-  for (const char* word : {"properties", "items", "additionalProperties"}) {
-    const auto it = schema.find(word);
-    if (it == schema.end()) {
-      continue;
-    }
-    const bool named = std::string_view(word) == "properties" && it->is_object();
-    if (named ? std::any_of(it->begin(), it->end(), HasDefaults) : HasDefaults(*it)) {
-      return true;
-    }
-  }
-  return false;
 }
 
 void CheckSpec(const Json& object, const Json* old, FieldErrors* errors) {
@@ -397,7 +364,7 @@ void CheckSpec(const Json& object, const Json* old, FieldErrors* errors) {
   CheckNames(names != nullptr ? *names : Json::object(), errors);
   CheckConversion(object, errors);
   CheckStoredVersions(object, errors);
-  CheckApproval(object, old, errors);
+  CheckApprovalAnnotation(object, old, errors);
   if (kube::FindBool(object, {"spec", "preserveUnknownFields"})) {
     const Json& versions = VersionsOf(object);
     if (std::any_of(versions.begin(), versions.end(), [](const Json& version) {

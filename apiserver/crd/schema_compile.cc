@@ -11,7 +11,7 @@
 namespace sublet::apiserver {
 namespace {
 
-constexpr int kDepthMax = 200;
+constexpr int kCompileDepthMax = 200;
 
 NodeType TypeOf(std::string_view text) {
   static constexpr std::pair<std::string_view, NodeType> kTypes[] = {
@@ -60,7 +60,7 @@ class Compiler {
   Compiler(SchemaPool& pool, bool& has_rules) : pool_(pool), has_rules_(has_rules) {}
 
   Result<const SchemaNode*> Compile(const kube::Json& schema, int depth) {
-    if (depth > kDepthMax) {
+    if (depth > kCompileDepthMax) {
       return Invalid("", "", "", {{"FieldValueInvalid", "schema is nested too deeply", ""}});
     }
     auto node = std::make_unique<SchemaNode>();

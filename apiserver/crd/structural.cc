@@ -11,9 +11,9 @@ namespace {
 using kube::FieldErrors;
 using kube::Json;
 
-enum class Level { kRoot, kField, kItem };
+enum class SchemaLevel { kRoot, kField, kItem };
 
-constexpr int kDepthMax = 200;
+constexpr int kSchemaDepthMax = 200;
 
 std::string Key(const std::string& path, std::string_view field, std::string_view key) {
   return path + "." + std::string(field) + "[" + std::string(key) + "]";
@@ -32,8 +32,8 @@ class Checker {
  public:
   explicit Checker(FieldErrors* errors) : errors_(errors) {}
 
-  void Schema(const Json& schema, Level level, const std::string& path, int depth) {
-    if (!schema.is_object() || depth > kDepthMax) {
+  void Schema(const Json& schema, SchemaLevel level, const std::string& path, int depth) {
+    if (!schema.is_object() || depth > kSchemaDepthMax) {
       return;
     }
     Forbidden(schema, path);
@@ -84,7 +84,7 @@ class Checker {
     }
   }
 
-  void Type(const Json& schema, Level level, const std::string& path) {
+  void Type(const Json& schema, SchemaLevel level, const std::string& path) {
     const auto type = kube::FindString(schema, {"type"});
     const bool embedded = Flag(schema, "x-kubernetes-embedded-resource");
     if (embedded && type != "object") {
@@ -109,7 +109,7 @@ class Checker {
       errors_->NotSupported(path + ".type", Json(std::string(type)),
                             {"array", "boolean", "integer", "number", "object", "string"});
     }
-    if (level == Level::kRoot && !type.empty() && type != "object") {
+    if (level == SchemaLevel::kRoot && !type.empty() && type != "object") {
       errors_->Invalid(path + ".type", Json(std::string(type)), "must be object at the root");
     }
     if (type == "array" && !schema.contains("items")) {
@@ -244,12 +244,12 @@ class Checker {
     }
   }
 
-  void Children(const Json& schema, Level level, const std::string& path, int depth) {
+  void Children(const Json& schema, SchemaLevel level, const std::string& path, int depth) {
     if (const Json* map = kube::Find(schema, {"properties"}); map != nullptr && map->is_object()) {
       for (auto it = map->begin(); it != map->end(); ++it) {
-        const bool root_metadata = level == Level::kRoot && it.key() == "metadata";
+        const bool root_metadata = level == SchemaLevel::kRoot && it.key() == "metadata";
         if (!root_metadata) {
-          Schema(it.value(), Level::kField, Key(path, "properties", it.key()), depth + 1);
+          Schema(it.value(), SchemaLevel::kField, Key(path, "properties", it.key()), depth + 1);
         }
       }
     }
@@ -257,19 +257,20 @@ class Checker {
       if (items->is_array()) {
         errors_->Forbidden(path + ".items", "items must be a schema object and not an array");
       } else {
-        Schema(*items, Level::kItem, path + ".items", depth + 1);
+        Schema(*items, SchemaLevel::kItem, path + ".items", depth + 1);
       }
     }
     if (const Json* more = kube::Find(schema, {"additionalProperties"})) {
-      if (level == Level::kRoot) {
+      if (level == SchemaLevel::kRoot) {
         errors_->Forbidden(path + ".additionalProperties", "must not be used at the root");
       }
-      Schema(*more, Level::kField, path + ".additionalProperties", depth + 1);
+      Schema(*more, SchemaLevel::kField, path + ".additionalProperties", depth + 1);
     }
   }
 
-  void Metadata(const Json& schema, Level level, const std::string& path) {
-    const bool checked = level == Level::kRoot || Flag(schema, "x-kubernetes-embedded-resource");
+  void Metadata(const Json& schema, SchemaLevel level, const std::string& path) {
+    const bool checked =
+        level == SchemaLevel::kRoot || Flag(schema, "x-kubernetes-embedded-resource");
     if (!checked) {
       return;
     }
@@ -290,7 +291,7 @@ class Checker {
       errors_->Invalid(metadata_path + ".type",
                        Json(std::string(kube::FindString(*metadata, {"type"}))), "must be object");
     }
-    if (level != Level::kRoot) {
+    if (level != SchemaLevel::kRoot) {
       return;
     }
     bool only_names = true;
@@ -339,7 +340,7 @@ class Checker {
 
   // Inside anyOf, allOf, oneOf and not only values may be restricted, not the structure.
   void Nested(const Json& schema, bool skip_any_of, const std::string& path, int depth) {
-    if (!schema.is_object() || depth > kDepthMax) {
+    if (!schema.is_object() || depth > kSchemaDepthMax) {
       return;
     }
     static constexpr std::pair<const char*, const char*> kForbidden[] = {
@@ -411,7 +412,7 @@ class Checker {
 }  // namespace
 
 void ValidateStructuralSchema(const Json& schema, const std::string& path, FieldErrors* errors) {
-  Checker(errors).Schema(schema, Level::kRoot, path, 0);
+  Checker(errors).Schema(schema, SchemaLevel::kRoot, path, 0);
 }
 
 }  // namespace sublet::apiserver

@@ -30,7 +30,7 @@ struct BindingJob {
   bool dry_run = false;
   int attempt = 0;
 };
-using JobPtr = std::shared_ptr<BindingJob>;
+using BindingJobPtr = std::shared_ptr<BindingJob>;
 
 bool IsUnbinding(const Request& request, const Json& binding) {
   return request.loopback && request.user.name == kUnbinder &&
@@ -143,7 +143,7 @@ void AnswerBound(Call& call) {
            "\"code\":201}");
 }
 
-void Run(const JobPtr& job) {
+void Run(const BindingJobPtr& job) {
   Call& call = *job->call;
   const CatalogPtr catalog = call.catalog;
   const Resource* pods = catalog->Find("", "v1", "pods");

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apiserver/handlers/field_order.h"
+#include "apiserver/text.h"
 #include "kube/field_error.h"
 #include "kube/protobuf.h"
 #include "kube/typed.h"
@@ -10,8 +11,6 @@
 
 namespace sublet::apiserver {
 namespace {
-
-std::string Quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
 
 // "<Kind> in version "<v>" cannot be handled as a <Expected>: <why>".
 Status CannotHandle(const kube::GroupVersionKind& actual, std::string_view expected,

@@ -67,6 +67,29 @@ TEST_F(Custom, ObjectsArePrunedAndDefaulted) {
   EXPECT_NE(answer.Header("Warning").find("unknown field"), std::string::npos);
 }
 
+// A default of a field without a type: nothing else in the schema has one.
+TEST_F(Custom, ADefaultThatCameLaterIsReadOfStoredObjects) {
+  Json definition = TabDefinition();
+  Json& fields = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+                           ["spec"]["properties"];
+  fields["image"].erase("default");
+  const auto change = [&] {
+    const Json patch = {{"spec", {{"versions", definition["spec"]["versions"]}}}};
+    const auto answer =
+        Patch("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/crontabs.stable.example.com",
+              "application/merge-patch+json", patch);
+    ASSERT_EQ(answer.code, 200) << answer.body;
+  };
+  change();
+  ASSERT_EQ(Post(kTabs, Tab("a", {{"cronSpec", "*"}})).code, 201);
+  fields["port"]["default"] = 80;
+  change();
+  const auto read = GetUntil(std::string(kTabs) + "/a", [](const Answer& answer) {
+    return answer.Tree()["spec"].contains("port");
+  });
+  EXPECT_EQ(read.Tree()["spec"]["port"], 80);
+}
+
 TEST_F(Custom, ValidationUsesKubernetesSentences) {
   const auto missing = Post(kTabs, Tab("a", {{"replicas", 3}}));
   EXPECT_EQ(missing.code, 422);

@@ -12,7 +12,7 @@
 namespace sublet::apiserver {
 namespace {
 
-using JobPtr = std::shared_ptr<DeleteJob>;
+using DeleteJobPtr = std::shared_ptr<DeleteJob>;
 
 constexpr std::string_view kOrphan = "orphan";
 constexpr std::string_view kForeground = "foregroundDeletion";
@@ -238,7 +238,7 @@ Step Decide(DeleteJob& job, kube::Json& object, WallTime now) {
   return step;
 }
 
-void Retry(const JobPtr& job) {
+void Retry(const DeleteJobPtr& job) {
   if (++job->attempt >= kAttemptsMax) {
     return job->done(Conflict(job->call->resource->Name(), job->name, kModifiedMessage));
   }
@@ -247,7 +247,7 @@ void Retry(const JobPtr& job) {
   }
 }
 
-void Commit(const JobPtr& job, Step step, kube::Json object, const storage::Record& record,
+void Commit(const DeleteJobPtr& job, Step step, kube::Json object, const storage::Record& record,
             std::vector<storage::Op> companions) {
   DeleteOutcome outcome;
   outcome.removed = step == Step::kRemove;

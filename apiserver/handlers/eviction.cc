@@ -23,7 +23,7 @@ struct EvictionJob {
   DeleteOptions options;
   int attempt = 0;
 };
-using JobPtr = std::shared_ptr<EvictionJob>;
+using EvictionJobPtr = std::shared_ptr<EvictionJob>;
 
 // Pods that are not running do not disturb anybody when they go.
 bool IgnoresBudgets(const Json& pod) {
@@ -103,7 +103,7 @@ Result<Json> Charge(const Json& pod, Json budget, std::string_view now) {
   return budget;
 }
 
-void DeletePod(const JobPtr& job) {
+void DeletePod(const EvictionJobPtr& job) {
   auto deletion = std::make_shared<DeleteJob>();
   deletion->call = job->call;
   deletion->name = job->call->name();
@@ -120,10 +120,10 @@ void DeletePod(const JobPtr& job) {
   RunDelete(std::move(deletion));
 }
 
-void Run(const JobPtr& job);
+void Run(const EvictionJobPtr& job);
 
 // Marks the pod and charges its budget in one transaction, then deletes it.
-void Commit(const JobPtr& job, const storage::Record& pod_record, Json pod,
+void Commit(const EvictionJobPtr& job, const storage::Record& pod_record, Json pod,
             const storage::Record* budget_record, const Json* budget) {
   Call& call = *job->call;
   kube::Condition condition;
@@ -161,7 +161,7 @@ void Commit(const JobPtr& job, const storage::Record& pod_record, Json pod,
   });
 }
 
-void Run(const JobPtr& job) {
+void Run(const EvictionJobPtr& job) {
   Call& call = *job->call;
   const auto record = call.context->store->Get(call.Key());
   if (!record) {

@@ -6,7 +6,7 @@
 namespace sublet::apiserver {
 namespace {
 
-constexpr int kDepthMax = 64;
+constexpr int kTextDepthMax = 64;
 
 // Walks a JSON document and notes where each member begins, and where it is repeated.
 class Walker {
@@ -39,7 +39,7 @@ class Walker {
 
   void Value(const std::string& path, int depth) {
     Space();
-    if (at_ >= text_.size() || depth > kDepthMax) {
+    if (at_ >= text_.size() || depth > kTextDepthMax) {
       at_ = text_.size();
       return;
     }

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <vector>
 
+#include "apiserver/text.h"
+
 namespace sublet::apiserver {
 namespace {
 
@@ -15,14 +17,6 @@ std::string_view Trim(std::string_view text) {
     text.remove_suffix(1);
   }
   return text;
-}
-
-std::string Lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) {
-    return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
-  });
-  return out;
 }
 
 // Splits at `separator`, calling `each` with trimmed non-empty parts.

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "apiserver/text.h"
 #include "kube/field_error.h"
 #include "kube/typed.h"
 
@@ -18,8 +19,6 @@ Status InvalidOptions(std::string_view kind, std::vector<StatusCause> causes) {
 StatusCause ForbiddenField(std::string_view field, std::string_view why) {
   return {"FieldValueForbidden", "Forbidden: " + std::string(why), std::string(field)};
 }
-
-std::string Quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
 
 StatusCause NotSupported(std::string_view field, std::string_view value,
                          std::initializer_list<std::string_view> supported) {

@@ -13,7 +13,7 @@
 namespace sublet::apiserver {
 namespace {
 
-using JobPtr = std::shared_ptr<UpdateJob>;
+using UpdateJobPtr = std::shared_ptr<UpdateJob>;
 
 Status StorageUidConflict(const Call& call, std::string_view wanted, std::string_view live) {
   std::string key = "/registry/" + call.resource->plural() + "/";
@@ -93,7 +93,7 @@ void Answer(UpdateJob& job, int code, const storage::ValuePtr& value) {
   SendValue(*job.call, code, value);
 }
 
-void Retry(const JobPtr& job) {
+void Retry(const UpdateJobPtr& job) {
   if (++job->attempt >= kAttemptsMax) {
     return SendError(*job->call,
                      Conflict(job->call->resource->Name(), job->call->name(), kModifiedMessage));
@@ -101,7 +101,7 @@ void Retry(const JobPtr& job) {
   Offload(job->call, [job] { RunUpdate(job); });
 }
 
-void CreateInstead(const JobPtr& job) {
+void CreateInstead(const UpdateJobPtr& job) {
   Call& call = *job->call;
   auto object = job->make(nullptr);
   if (!object.ok()) {
@@ -139,7 +139,7 @@ void CreateInstead(const JobPtr& job) {
 }
 
 // The object leaves storage, the answer is the object as it was last.
-void DeleteInstead(const JobPtr& job, kube::Json object, const storage::Record& record,
+void DeleteInstead(const UpdateJobPtr& job, kube::Json object, const storage::Record& record,
                    std::vector<storage::Op> companions) {
   std::vector<storage::Op> ops(1);
   ops[0].kind = storage::Op::Kind::kDelete;
@@ -162,7 +162,7 @@ void DeleteInstead(const JobPtr& job, kube::Json object, const storage::Record& 
                                       });
 }
 
-void Commit(const JobPtr& job, kube::Json object, const storage::Record& record,
+void Commit(const UpdateJobPtr& job, kube::Json object, const storage::Record& record,
             std::vector<storage::Op> companions) {
   auto put = MakePut(*job->call, std::move(object), record.key, record.mod_revision);
   if (!put.ok()) {

@@ -65,7 +65,7 @@ std::string Capital(std::string_view text) {
   return out;
 }
 
-struct Operation {
+struct PathOperation {
   std::string_view method;   // "get"
   std::string_view action;   // x-kubernetes-action
   std::string_view id_verb;  // "list"
@@ -293,7 +293,7 @@ class PathWriter {
   }
 
   template <typename List = std::array<QueryParameter, 0>>
-  void Emit(const Operation& operation, const List& parameters,
+  void Emit(const PathOperation& operation, const List& parameters,
             const kube::GroupVersionKind& kind) {
     if (!operations_.empty()) {
       operations_ += ",";

@@ -19,6 +19,7 @@
 #include "cli/flags.h"
 #include "cli/host/engine.h"
 #include "cli/host/host_state.h"
+#include "cli/host/process.h"
 #include "cli/host_install_command.h"
 #include "cli/host_session.h"
 #include "cli/output.h"
@@ -45,12 +46,6 @@ struct UpFlags {
   std::int64_t port = 6443;
   std::int64_t timeout = 60;
 };
-
-std::string OwnPath() {
-  char path[PATH_MAX];
-  const ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
-  return length > 0 ? std::string(path, static_cast<std::size_t>(length)) : "sublet";
-}
 
 std::string KubeconfigFile() { return HostDirectory() + "/admin.kubeconfig"; }
 std::string NodeKubeconfigFile() { return HostDirectory() + "/node.kubeconfig"; }

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -75,6 +76,12 @@ bool WasKilled(std::int64_t pid) {
 }
 
 }  // namespace
+
+std::string OwnPath() {
+  char path[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
+  return length > 0 ? std::string(path, static_cast<std::size_t>(length)) : "sublet";
+}
 
 Result<Process> StartProcess(const std::string& name, const std::vector<std::string>& command,
                              const std::vector<std::string>& environment,

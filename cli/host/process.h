@@ -17,6 +17,9 @@ struct Process {
   std::uint64_t start_ticks = 0;  // /proc/PID/stat field 22
 };
 
+// This executable, to start it again; "sublet" when the kernel does not say.
+std::string OwnPath();
+
 // Starts `command` (argv[0] is looked up in PATH) with extra environment ("K=V").
 // Errors: InternalError (cannot start, cannot write the log).
 Result<Process> StartProcess(const std::string& name, const std::vector<std::string>& command,

@@ -9,6 +9,7 @@
 
 #include "base/base64.h"
 #include "cli/flags.h"
+#include "cli/host/process.h"
 #include "cli/output.h"
 #include "cli/tenant/commands.h"
 #include "cli/tenant/endpoint_state.h"
@@ -17,12 +18,6 @@ namespace sublet::cli {
 namespace {
 
 using kube::Json;
-
-std::string OwnPath() {
-  char path[PATH_MAX];
-  const ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
-  return length > 0 ? std::string(path, static_cast<std::size_t>(length)) : "sublet";
-}
 
 Json ClusterEntry(const EndpointState& state, const TenantAccess& access) {
   return {{"server", "https://127.0.0.1:" + std::to_string(state.port)},

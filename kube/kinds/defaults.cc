@@ -13,13 +13,13 @@ using schema::Field;
 using schema::Type;
 using schema::ValueKind;
 
-struct Row {
+struct DefaultsRow {
   std::string_view type;  // OpenAPI name after "io.k8s."
   void (*function)(Json*);
 };
 
 // Outer types come before what they contain, because the walk does.
-constexpr Row kRows[] = {
+constexpr DefaultsRow kDefaults[] = {
     {"api.core.v1.Pod", defaults::Pod},
     {"api.core.v1.PodSpec", defaults::PodSpec},
     {"api.core.v1.Container", defaults::Container},
@@ -113,7 +113,7 @@ struct Plan {
       const Type type(&tables, i);
       std::string_view name = type.name();
       name.remove_prefix(name.starts_with("io.k8s.") ? 7 : 0);
-      for (const Row& row : kRows) {
+      for (const DefaultsRow& row : kDefaults) {
         if (row.type == name) {
           types[i].function = row.function;
         }

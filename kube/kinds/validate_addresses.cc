@@ -9,8 +9,6 @@
 namespace sublet::kube::validate {
 namespace {
 
-const Path kSpec("spec");
-
 bool IsV6(const Json& cidr) { return cidr.get<std::string>().find(':') != std::string::npos; }
 
 }  // namespace

@@ -9,12 +9,6 @@
 #include "kube/object.h"
 
 namespace sublet::kube::validate {
-namespace {
-
-const Path kSpec("spec");
-
-}  // namespace
-
 void CsiDriver(const Json& object, FieldErrors* errors) {
   const Json& spec = Get(object, "spec");
   Choice(kSpec, spec, "fsGroupPolicy", {"File", "None", "ReadWriteOnceWithFSType"}, errors);

@@ -15,6 +15,7 @@
 namespace sublet::kube::validate {
 
 using Path = FieldPath;
+inline const Path kSpec("spec");
 inline constexpr std::string_view kNotNegative = "must be greater than or equal to 0";
 inline constexpr std::string_view kPositive = "must be greater than 0";
 inline constexpr std::string_view kImmutable = "field is immutable";

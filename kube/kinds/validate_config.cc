@@ -12,7 +12,6 @@
 namespace sublet::kube::validate {
 namespace {
 
-const Path kSpec("spec");
 constexpr std::size_t kBytesMax = 1024 * 1024;
 constexpr std::string_view kFrozen = "field is immutable when `immutable` is set";
 

@@ -11,8 +11,6 @@
 namespace sublet::kube::validate {
 namespace {
 
-const Path kSpec("spec");
-
 // "invalid" parts of a five-field cron schedule, in the words of the parser behind Kubernetes.
 std::string ScheduleProblem(const std::string& schedule) {
   if (schedule.starts_with('@')) {

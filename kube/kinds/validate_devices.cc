@@ -12,7 +12,6 @@
 namespace sublet::kube::validate {
 namespace {
 
-const Path kSpec("spec");
 constexpr std::size_t kListMax = 32;  // requests, constraints, configs, selectors
 constexpr std::size_t kFirstAvailableMax = 8;
 constexpr std::size_t kTaintsMax = 16;

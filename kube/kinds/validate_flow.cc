@@ -11,7 +11,6 @@
 namespace sublet::kube::validate {
 namespace {
 
-const Path kSpec("spec");
 constexpr std::int64_t kQueuesMax = 10'000'000;
 constexpr int kHashBitsMax = 60;
 

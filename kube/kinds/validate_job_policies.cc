@@ -14,8 +14,8 @@ constexpr std::int64_t kRulesMax = 20;
 std::int64_t Size(const Json::array_t& list) { return static_cast<std::int64_t>(list.size()); }
 
 // One of `allowed`, whose names an absent value is told.
-void Choice(const Path& path, const std::string& value,
-            std::initializer_list<std::string_view> allowed, FieldErrors* errors) {
+void RequiredChoice(const Path& path, const std::string& value,
+                    std::initializer_list<std::string_view> allowed, FieldErrors* errors) {
   if (!value.empty()) {
     return OneOf(path, value, allowed, true, errors);
   }
@@ -29,7 +29,7 @@ void Choice(const Path& path, const std::string& value,
 void ExitCodes(const Path& path, const Json& codes, const std::set<std::string>& containers,
                FieldErrors* errors) {
   const std::string op = Str(codes, "operator");
-  Choice(path.Child("operator"), op, {"In", "NotIn"}, errors);
+  RequiredChoice(path.Child("operator"), op, {"In", "NotIn"}, errors);
   if (const std::string name = Str(codes, "containerName");
       Has(codes, "containerName") && !containers.contains(name)) {
     errors->Invalid(path.Child("containerName"), name,
@@ -68,7 +68,8 @@ void PodConditions(const Path& path, const Json::array_t& conditions, FieldError
   for (std::size_t i = 0; i < conditions.size(); ++i) {
     const Path at = path.Index(i);
     Check(at.Child("type"), Str(conditions[i], "type"), &IsQualifiedName, errors);
-    Choice(at.Child("status"), Str(conditions[i], "status"), {"False", "True", "Unknown"}, errors);
+    RequiredChoice(at.Child("status"), Str(conditions[i], "status"), {"False", "True", "Unknown"},
+                   errors);
   }
 }
 
@@ -77,7 +78,7 @@ void FailureRule(const Path& at, const Json& rule, const Json& job_spec,
   const std::string action = Str(rule, "action");
   const Path action_path = at.Child("action");
   if (action != "FailIndex") {
-    Choice(action_path, action, {"Count", "FailIndex", "FailJob", "Ignore"}, errors);
+    RequiredChoice(action_path, action, {"Count", "FailIndex", "FailJob", "Ignore"}, errors);
   } else if (!Has(job_spec, "backoffLimitPerIndex")) {
     errors->Invalid(action_path, action, "requires the backoffLimitPerIndex to be set");
   }

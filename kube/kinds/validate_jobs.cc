@@ -12,7 +12,6 @@
 namespace sublet::kube::validate {
 namespace {
 
-const Path kSpec("spec");
 constexpr std::int64_t kIndexedMax = 100000;
 constexpr std::int64_t kHighCompletionsMax = 10000;
 

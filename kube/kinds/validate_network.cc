@@ -12,8 +12,6 @@
 namespace sublet::kube::validate {
 namespace {
 
-const Path kSpec("spec");
-
 void Backend(const Path& path, const Json& backend, FieldErrors* errors) {
   const Json& resource = Get(backend, "resource");
   const Json& service = Get(backend, "service");

@@ -11,8 +11,6 @@
 namespace sublet::kube::validate {
 namespace {
 
-const Path kSpec("spec");
-
 bool HasOuterSpace(const std::string& text) {
   const auto space = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
   return !text.empty() && (space(text.front()) || space(text.back()));

@@ -11,7 +11,6 @@
 namespace sublet::kube::validate {
 namespace {
 
-const Path kSpec("spec");
 constexpr std::size_t kAuditAnnotationsMax = 20;
 constexpr std::size_t kAuditExpressionMax = 5 * 1024;
 

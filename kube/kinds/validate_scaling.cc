@@ -10,8 +10,6 @@
 namespace sublet::kube::validate {
 namespace {
 
-const Path kSpec("spec");
-
 void Target(const Path& path, const Json& target, bool utilization, FieldErrors* errors) {
   const std::string type = Str(target, "type");
   if (type.empty()) {

@@ -9,8 +9,6 @@
 namespace sublet::kube::validate {
 namespace {
 
-const Path kSpec("spec");
-
 void Port(const Path& at, const Json& port, bool name_required, std::set<std::string>* names,
           FieldErrors* errors) {
   const std::string name = Str(port, "name");

@@ -10,8 +10,6 @@
 namespace sublet::kube::validate {
 namespace {
 
-const Path kSpec("spec");
-
 void UpdateStrategy(const Json& strategy, FieldErrors* errors) {
   const Path path = kSpec.Child("updateStrategy");
   const std::string type = Str(strategy, "type");

@@ -10,8 +10,6 @@
 namespace sublet::kube::validate {
 namespace {
 
-const Path kSpec("spec");
-
 void AccessModes(const Path& path, const Json& spec, FieldErrors* errors) {
   bool once_pod = false;
   bool other = false;
@@ -32,28 +30,28 @@ void VolumeMode(const Path& path, const Json& spec, FieldErrors* errors) {
   Choice(path, spec, "volumeMode", {"Block", "Filesystem"}, errors);
 }
 
-constexpr std::string_view kSources[] = {"hostPath",
-                                         "gcePersistentDisk",
-                                         "awsElasticBlockStore",
-                                         "glusterfs",
-                                         "nfs",
-                                         "rbd",
-                                         "quobyte",
-                                         "cephfs",
-                                         "iscsi",
-                                         "cinder",
-                                         "fc",
-                                         "flocker",
-                                         "flexVolume",
-                                         "azureFile",
-                                         "vsphereVolume",
-                                         "azureDisk",
-                                         "photonPersistentDisk",
-                                         "portworxVolume",
-                                         "scaleIO",
-                                         "local",
-                                         "storageos",
-                                         "csi"};
+constexpr std::string_view kPersistentSources[] = {"hostPath",
+                                                   "gcePersistentDisk",
+                                                   "awsElasticBlockStore",
+                                                   "glusterfs",
+                                                   "nfs",
+                                                   "rbd",
+                                                   "quobyte",
+                                                   "cephfs",
+                                                   "iscsi",
+                                                   "cinder",
+                                                   "fc",
+                                                   "flocker",
+                                                   "flexVolume",
+                                                   "azureFile",
+                                                   "vsphereVolume",
+                                                   "azureDisk",
+                                                   "photonPersistentDisk",
+                                                   "portworxVolume",
+                                                   "scaleIO",
+                                                   "local",
+                                                   "storageos",
+                                                   "csi"};
 
 // The secrets that a driver is given; both parts of a name are needed.
 void SecretReferences(const Path& path, const Json& source, FieldErrors* errors) {
@@ -78,7 +76,7 @@ void SecretReferences(const Path& path, const Json& source, FieldErrors* errors)
 
 void VolumeSources(const Json& spec, FieldErrors* errors) {
   int kinds = 0;
-  for (const std::string_view kind : kSources) {
+  for (const std::string_view kind : kPersistentSources) {
     const Json& source = Get(spec, kind);
     if (!source.is_object()) {
       continue;
@@ -254,7 +252,7 @@ void PersistentVolumeUpdate(const Json& object, const Json& old, FieldErrors* er
   PersistentVolume(object, errors);
   const Json& spec = Get(object, "spec");
   const Json& before = Get(old, "spec");
-  for (const std::string_view kind : kSources) {
+  for (const std::string_view kind : kPersistentSources) {
     if (!SameMember(spec, before, kind)) {
       errors->Forbidden(kSpec.Child("persistentvolumesource"),
                         "spec.persistentvolumesource is immutable after creation\n");

@@ -157,36 +157,36 @@ void Ephemeral(const Path& path, const Json& source, FieldErrors* errors) {
 }
 
 // Sources in upstream's order; only one may be set.
-constexpr std::string_view kSources[] = {"emptyDir",
-                                         "hostPath",
-                                         "gitRepo",
-                                         "gcePersistentDisk",
-                                         "awsElasticBlockStore",
-                                         "secret",
-                                         "nfs",
-                                         "iscsi",
-                                         "glusterfs",
-                                         "flocker",
-                                         "rbd",
-                                         "cinder",
-                                         "cephfs",
-                                         "quobyte",
-                                         "downwardAPI",
-                                         "fc",
-                                         "azureFile",
-                                         "flexVolume",
-                                         "configMap",
-                                         "vsphereVolume",
-                                         "persistentVolumeClaim",
-                                         "azureDisk",
-                                         "storageos",
-                                         "projected",
-                                         "portworxVolume",
-                                         "scaleIO",
-                                         "csi",
-                                         "ephemeral",
-                                         "image",
-                                         "photonPersistentDisk"};
+constexpr std::string_view kPodSources[] = {"emptyDir",
+                                            "hostPath",
+                                            "gitRepo",
+                                            "gcePersistentDisk",
+                                            "awsElasticBlockStore",
+                                            "secret",
+                                            "nfs",
+                                            "iscsi",
+                                            "glusterfs",
+                                            "flocker",
+                                            "rbd",
+                                            "cinder",
+                                            "cephfs",
+                                            "quobyte",
+                                            "downwardAPI",
+                                            "fc",
+                                            "azureFile",
+                                            "flexVolume",
+                                            "configMap",
+                                            "vsphereVolume",
+                                            "persistentVolumeClaim",
+                                            "azureDisk",
+                                            "storageos",
+                                            "projected",
+                                            "portworxVolume",
+                                            "scaleIO",
+                                            "csi",
+                                            "ephemeral",
+                                            "image",
+                                            "photonPersistentDisk"};
 
 void Source(const Path& path, std::string_view kind, const Json& source, FieldErrors* errors) {
   if (kind == "emptyDir") {
@@ -239,7 +239,7 @@ void Source(const Path& path, std::string_view kind, const Json& source, FieldEr
 
 void VolumeSource(const Path& at, const Json& volume, FieldErrors* errors) {
   int kinds = 0;
-  for (const std::string_view kind : kSources) {
+  for (const std::string_view kind : kPodSources) {
     const Json& source = Get(volume, kind);
     if (!source.is_object()) {
       continue;

@@ -10,8 +10,6 @@
 namespace sublet::kube::validate {
 namespace {
 
-const Path kSpec("spec");
-
 // Selector present, well-formed and matching the template's labels; reports nothing twice.
 void Selector(const Json& spec, std::string_view empty_text, FieldErrors* errors) {
   const Path path = kSpec.Child("selector");

@@ -14,7 +14,7 @@ using kube::Json;
 
 // Calls `visit` with every item of the list at `path`.
 template <typename Visit>
-void Each(const Json& object, std::initializer_list<std::string_view> path, Visit&& visit) {
+void EachItem(const Json& object, std::initializer_list<std::string_view> path, Visit&& visit) {
   const Json* list = Find(object, path);
   if (list != nullptr && list->is_array()) {
     for (const Json& item : *list) {
@@ -42,18 +42,18 @@ std::set<ApiObjects::Key> ApiObjects::References(const PodPlan& plan) {
     add("secrets", FindString(source, {"secret", "secretName"}));
     add("secrets", FindString(source, {"secret", "name"}));
   };
-  Each(*plan.object, {"spec", "volumes"}, [&](const Json& volume) {
+  EachItem(*plan.object, {"spec", "volumes"}, [&](const Json& volume) {
     add_source(volume);
-    Each(volume, {"projected", "sources"}, add_source);
+    EachItem(volume, {"projected", "sources"}, add_source);
   });
-  Each(*plan.object, {"spec", "imagePullSecrets"},
-       [&](const Json& item) { add("secrets", FindString(item, {"name"})); });
+  EachItem(*plan.object, {"spec", "imagePullSecrets"},
+           [&](const Json& item) { add("secrets", FindString(item, {"name"})); });
   for (const ContainerPlan* container : plan.All()) {
-    Each(*container->spec, {"envFrom"}, [&](const Json& item) {
+    EachItem(*container->spec, {"envFrom"}, [&](const Json& item) {
       add("configmaps", FindString(item, {"configMapRef", "name"}));
       add("secrets", FindString(item, {"secretRef", "name"}));
     });
-    Each(*container->spec, {"env"}, [&](const Json& item) {
+    EachItem(*container->spec, {"env"}, [&](const Json& item) {
       add("configmaps", FindString(item, {"valueFrom", "configMapKeyRef", "name"}));
       add("secrets", FindString(item, {"valueFrom", "secretKeyRef", "name"}));
     });

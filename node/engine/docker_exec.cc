@@ -14,7 +14,7 @@ using kube::FindInt;
 using kube::FindString;
 using kube::Json;
 
-constexpr std::chrono::seconds kCallTimeout{60};
+constexpr std::chrono::seconds kExecTimeout{60};
 
 Status Failed(const EngineResponse& response) {
   std::string message = response.body.substr(0, 512);
@@ -74,7 +74,7 @@ class HijackSession final : public StreamSession {
     request.method = "POST";
     request.target =
         target_.resize_path + "?h=" + std::to_string(rows) + "&w=" + std::to_string(columns);
-    request.deadline = After(kCallTimeout);
+    request.deadline = After(kExecTimeout);
     SUBLET_TRY(const EngineResponse response, http_.Call(request));
     return response.code < 300 ? Ok() : Failed(response);
   }
@@ -89,7 +89,7 @@ class HijackSession final : public StreamSession {
     // Running until then.
     const Deadline deadline = After(std::chrono::seconds(2));
     for (;;) {
-      request.deadline = After(kCallTimeout);
+      request.deadline = After(kExecTimeout);
       SUBLET_TRY(const EngineResponse response, http_.Call(request));
       if (response.code != 200) {
         return Failed(response);
@@ -133,7 +133,7 @@ Result<std::unique_ptr<StreamSession>> StartExec(const UnixHttp& http, const std
                                 {"AttachStdin", spec.attach_stdin},
                                 {"AttachStdout", spec.attach_stdout},
                                 {"AttachStderr", spec.attach_stderr}});
-  create.deadline = After(kCallTimeout);
+  create.deadline = After(kExecTimeout);
   SUBLET_TRY(const EngineResponse response, http.Call(create));
   if (response.code != 201) {
     return Failed(response);
@@ -145,7 +145,7 @@ Result<std::unique_ptr<StreamSession>> StartExec(const UnixHttp& http, const std
   start.method = "POST";
   start.target = "/v1.41/exec/" + exec_id + "/start";
   start.body = kube::Dump(Json{{"Detach", false}, {"Tty", spec.tty}});
-  start.deadline = After(kCallTimeout);
+  start.deadline = After(kExecTimeout);
   HijackSession::Target target;
   target.resize_path = "/v1.41/exec/" + exec_id + "/resize";
   target.exec_id = exec_id;
@@ -161,7 +161,7 @@ Result<std::unique_ptr<StreamSession>> StartAttach(const UnixHttp& http, const s
   request.target += spec.attach_stdin ? "&stdin=1" : "";
   request.target += spec.attach_stdout ? "&stdout=1" : "";
   request.target += spec.attach_stderr ? "&stderr=1" : "";
-  request.deadline = After(kCallTimeout);
+  request.deadline = After(kExecTimeout);
   HijackSession::Target target;
   target.resize_path = "/v1.41/containers/" + id + "/resize";
   target.tty = spec.tty;

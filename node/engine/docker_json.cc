@@ -40,7 +40,7 @@ void SetIf(Json* object, const char* key, const std::string& value) {
   }
 }
 
-Json Mounts(const ContainerSpec& spec) {
+Json DockerMounts(const ContainerSpec& spec) {
   Json mounts = Json::array();
   for (const EngineMount& mount : spec.mounts) {
     Json item = {{"Type", "bind"}, {"Source", mount.source}, {"Target", mount.target}};
@@ -130,7 +130,7 @@ Json CreateBody(const ContainerSpec& spec, EngineKind kind) {
   SetLog(spec, kind, &host);
   host["RestartPolicy"] = {{"Name", kind == EngineKind::kPodman ? "" : "no"}};
   if (!spec.mounts.empty()) {
-    host["Mounts"] = Mounts(spec);
+    host["Mounts"] = DockerMounts(spec);
   }
   if (!spec.tmpfs.empty()) {
     host["Tmpfs"] = spec.tmpfs;

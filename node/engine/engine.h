@@ -119,6 +119,12 @@ struct ContainerState {
   std::string log_path;
   std::string bundle;  // the OCI bundle's folder, "" when the engine does not say
   bool tty = false;
+
+  // "" when it is not there.
+  std::string Label(const std::string& label) const {
+    const auto it = labels.find(label);
+    return it == labels.end() ? "" : it->second;
+  }
 };
 
 struct ContainerSummary {

@@ -43,7 +43,7 @@ Json Resources(const ContainerSpec& spec) {
   return out;
 }
 
-Json Mounts(const ContainerSpec& spec) {
+Json LibpodMounts(const ContainerSpec& spec) {
   Json list = Json::array();
   for (const EngineMount& mount : spec.mounts) {
     Json options = {"rbind", mount.read_only ? "ro" : "rw"};
@@ -104,7 +104,7 @@ Json LibpodCreateBody(const ContainerSpec& spec) {
     body["seccomp_profile_path"] = spec.seccomp;
   }
   body["sysctl"] = spec.sysctls;
-  body["mounts"] = Mounts(spec);
+  body["mounts"] = LibpodMounts(spec);
   Json devices = Json::array();
   for (const EngineDevice& device : spec.devices) {
     devices.push_back(

@@ -13,6 +13,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "node/engine/poll_timeout.h"
+
 namespace sublet::node {
 namespace {
 
@@ -27,15 +29,6 @@ std::string Lower(std::string_view text) {
     }
   }
   return out;
-}
-
-int PollTimeout(Deadline deadline) {
-  if (deadline == Deadline::max()) {
-    return -1;
-  }
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-  return static_cast<int>(std::clamp<long long>(left.count(), 0, 1 << 30));
 }
 
 // One connection. The socket is non-blocking; every wait is a poll with the deadline and the

@@ -109,7 +109,7 @@ void Add(const ContainerUsage& from, ContainerUsage* to) {
   to->rss_bytes += from.rss_bytes;
 }
 
-std::string Labels(const PodSnapshot& pod, const std::string& container) {
+std::string MetricLabels(const PodSnapshot& pod, const std::string& container) {
   std::string out = "{";
   if (!container.empty()) {
     out += "container=\"" + container + "\",";
@@ -232,7 +232,7 @@ std::string MakeResourceMetrics(const Snapshots& pods, WallTime now) {
     for (const Running& running : RunningOf(*pod)) {
       const ContainerUsage usage = ReadUsage(running.run->pid);
       Add(usage, &total);
-      const std::string labels = Labels(*pod, running.name);
+      const std::string labels = MetricLabels(*pod, running.name);
       cpu += "container_cpu_usage_seconds_total" + labels + " " + Seconds(usage.cpu_nanoseconds) +
              " " + stamp + "\n";
       memory += "container_memory_working_set_bytes" + labels + " " +
@@ -243,7 +243,7 @@ std::string MakeResourceMetrics(const Snapshots& pods, WallTime now) {
                                   .count()) +
                "\n";
     }
-    const std::string labels = Labels(*pod, "");
+    const std::string labels = MetricLabels(*pod, "");
     pod_cpu += "pod_cpu_usage_seconds_total" + labels + " " + Seconds(total.cpu_nanoseconds) + " " +
                stamp + "\n";
     pod_memory += "pod_memory_working_set_bytes" + labels + " " +
@@ -263,7 +263,7 @@ std::string MakeCadvisorMetrics(const Snapshots& pods) {
   for (const auto& pod : pods) {
     for (const Running& running : RunningOf(*pod)) {
       const ContainerUsage usage = ReadUsage(running.run->pid);
-      const std::string labels = Labels(*pod, running.name);
+      const std::string labels = MetricLabels(*pod, running.name);
       out +=
           "container_memory_usage_bytes" + labels + " " + std::to_string(usage.memory_bytes) + "\n";
       rss += "container_memory_rss" + labels + " " + std::to_string(usage.rss_bytes) + "\n";

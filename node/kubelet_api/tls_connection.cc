@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "base/random.h"
+#include "node/engine/poll_timeout.h"
 
 namespace sublet::node {
 namespace {
@@ -67,15 +68,6 @@ PeerIdentity IdentityOf(SSL* ssl) {
 
 // Any certificate is taken in the handshake; whether it counts is asked afterwards.
 int AcceptAnyCertificate(int, X509_STORE_CTX*) { return 1; }
-
-int PollTimeout(Deadline deadline) {
-  if (deadline == Deadline::max()) {
-    return -1;
-  }
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-  return static_cast<int>(std::clamp<long long>(left.count(), 0, 1 << 30));
-}
 
 }  // namespace
 

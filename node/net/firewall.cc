@@ -17,7 +17,7 @@ extern char** environ;
 namespace sublet::node {
 namespace {
 
-constexpr std::size_t kOutputBytesMax = 64u << 10;
+constexpr std::size_t kMessageBytesMax = 64u << 10;
 
 // Where administrators' tools are, also for users whose PATH lacks sbin.
 std::string FindProgram(const std::string& name) {
@@ -97,7 +97,7 @@ Result<ProgramOutput> RunTool(const std::vector<std::string>& argv, std::string_
       if (n <= 0) {
         break;
       }
-      if (result.text.size() < kOutputBytesMax) {
+      if (result.text.size() < kMessageBytesMax) {
         result.text.append(chunk, static_cast<std::size_t>(n));
       }
     }

@@ -90,11 +90,6 @@ int LabelInt(const ContainerState& state, const char* name) {
   return it == state.labels.end() ? 0 : std::atoi(it->second.c_str());
 }
 
-std::string Label(const ContainerState& state, const char* name) {
-  const auto it = state.labels.find(name);
-  return it == state.labels.end() ? "" : it->second;
-}
-
 PodFacts FactsOf(const PodServices& services, const SandboxRecord& sandbox, const PodPlan& plan) {
   PodFacts facts;
   facts.host_ips = services.config.host_ips;
@@ -423,22 +418,22 @@ Result<Incarnation> InspectEnded(PodServices& services, const ContainerPlan* con
 Incarnation RecoverIncarnation(const ContainerState& state) {
   Incarnation run;
   run.id = state.id;
-  run.sandbox_id = Label(state, kLabelSandbox);
+  run.sandbox_id = state.Label(kLabelSandbox);
   run.phase = state.phase;
   run.attempt = LabelInt(state, kLabelAttempt);
   run.pid = state.pid;
   run.exit_code = state.exit_code;
   run.started_at = state.started_at;
   run.finished_at = state.finished_at;
-  run.image = Label(state, kLabelImage);
+  run.image = state.Label(kLabelImage);
   run.image_id = state.image_id;
   if (!run.image_id.empty() && run.image_id.find(':') == std::string::npos) {
     run.image_id = "sha256:" + run.image_id;
   }
-  run.image_hash = Label(state, kLabelImageHash);
-  run.termination_file = Label(state, kLabelTermination);
-  run.stop_signal = Label(state, kLabelStopSignal);
-  run.log_path = state.log_path.empty() ? Label(state, kLabelLogPath) : state.log_path;
+  run.image_hash = state.Label(kLabelImageHash);
+  run.termination_file = state.Label(kLabelTermination);
+  run.stop_signal = state.Label(kLabelStopSignal);
+  run.log_path = state.log_path.empty() ? state.Label(kLabelLogPath) : state.log_path;
   run.tty = state.tty;
   return run;
 }

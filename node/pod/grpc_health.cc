@@ -10,7 +10,7 @@ constexpr int kEndStream = 1;
 constexpr int kAck = 1;
 constexpr int kEndHeaders = 4;
 constexpr int kPadded = 8;
-constexpr std::size_t kFrameBytesMax = 1u << 20;
+constexpr std::size_t kAnswerBytesMax = 1u << 20;
 
 void PutFrame(std::string* out, int type, int flags, std::uint32_t stream,
               std::string_view payload) {
@@ -94,7 +94,7 @@ Result<std::optional<bool>> GrpcHealthReader::Feed(std::string_view bytes, std::
       return static_cast<std::uint32_t>(static_cast<unsigned char>(buffer_[i]));
     };
     const std::size_t size = byte(0) << 16 | byte(1) << 8 | byte(2);
-    if (size > kFrameBytesMax) {
+    if (size > kAnswerBytesMax) {
       return InternalError("the server does not speak gRPC");
     }
     if (buffer_.size() < 9 + size) {

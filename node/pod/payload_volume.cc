@@ -21,7 +21,9 @@ namespace fs = std::filesystem;
 
 constexpr const char* kDataLink = "..data";
 
-Status Failed(const std::string& path) { return InternalError(path + ": " + std::strerror(errno)); }
+Status PayloadFailed(const std::string& path) {
+  return InternalError(path + ": " + std::strerror(errno));
+}
 
 std::string FirstPart(std::string_view path) { return std::string(path.substr(0, path.find('/'))); }
 
@@ -59,14 +61,14 @@ Result<void> WriteOne(const std::string& path, const PayloadFile& file,
                       const PayloadOptions& options) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) {
-    return Failed(path);
+    return PayloadFailed(path);
   }
   Result<void> result;
   std::size_t done = 0;
   while (done < file.content.size()) {
     const ssize_t n = ::write(fd, file.content.data() + done, file.content.size() - done);
     if (n <= 0) {
-      result = Failed(path);
+      result = PayloadFailed(path);
       break;
     }
     done += static_cast<std::size_t>(n);
@@ -78,7 +80,7 @@ Result<void> WriteOne(const std::string& path, const PayloadFile& file,
   if (result.ok() && (::fchown(fd, file.owner.value_or(static_cast<uid_t>(-1)),
                                options.fs_group.value_or(static_cast<gid_t>(-1))) != 0 ||
                       ::fchmod(fd, mode) != 0)) {
-    result = Failed(path);
+    result = PayloadFailed(path);
   }
   ::close(fd);
   return result;
@@ -114,7 +116,7 @@ Result<void> MakeDirectories(const std::string& path, std::uint32_t mode) {
     SUBLET_RETURN_IF_ERROR(MakeDirectories(path.substr(0, slash), mode));
   }
   if (::mkdir(path.c_str(), mode) != 0 && errno != EEXIST) {
-    return Failed(path);
+    return PayloadFailed(path);
   }
   return {};
 }
@@ -122,14 +124,14 @@ Result<void> MakeDirectories(const std::string& path, std::uint32_t mode) {
 Result<void> RemoveTree(const std::string& path) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) != 0) {
-    return errno == ENOENT ? Ok() : Result<void>(Failed(path));
+    return errno == ENOENT ? Ok() : Result<void>(PayloadFailed(path));
   }
   const auto remove_one = [](const char* item, const struct stat*, int, struct FTW*) {
     return ::remove(item) == 0 || errno == ENOENT ? 0 : -1;
   };
   // A few descriptors suffice: nftw reopens folders when it needs more.
   if (::nftw(path.c_str(), remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) != 0) {
-    return errno == ENOENT ? Ok() : Result<void>(Failed("removing " + path));
+    return errno == ENOENT ? Ok() : Result<void>(PayloadFailed("removing " + path));
   }
   return {};
 }
@@ -159,7 +161,7 @@ Result<void> WriteFile(const std::string& path, std::string_view content, std::u
   file.mode = mode;
   SUBLET_RETURN_IF_ERROR(WriteOne(temporary, file, {}));
   if (::rename(temporary.c_str(), path.c_str()) != 0) {
-    const Status error = Failed(path);
+    const Status error = PayloadFailed(path);
     ::unlink(temporary.c_str());
     return error;
   }
@@ -199,7 +201,7 @@ Result<bool> WritePayload(const std::string& folder, const Payload& payload,
   ::unlink(temporary.c_str());
   if (::symlink(name.c_str(), temporary.c_str()) != 0 ||
       ::rename(temporary.c_str(), (folder + "/" + kDataLink).c_str()) != 0) {
-    return Failed(folder);
+    return PayloadFailed(folder);
   }
   std::set<std::string> visible;
   for (const auto& [path, file] : payload) {
@@ -209,7 +211,7 @@ Result<bool> WritePayload(const std::string& folder, const Payload& payload,
       struct stat info {};
       if (::lstat(link.c_str(), &info) != 0 &&
           ::symlink((std::string(kDataLink) + "/" + first).c_str(), link.c_str()) != 0) {
-        return Failed(link);
+        return PayloadFailed(link);
       }
     }
   }

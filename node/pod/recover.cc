@@ -8,18 +8,13 @@
 namespace sublet::node {
 namespace {
 
-std::string Label(const ContainerState& state, const char* name) {
-  const auto it = state.labels.find(name);
-  return it == state.labels.end() ? "" : it->second;
-}
-
 void AddSandbox(const ContainerState& state, PodRecord* record) {
   SandboxRecord sandbox;
   sandbox.id = state.id;
   sandbox.phase = state.phase;
   sandbox.pid = state.pid;
-  sandbox.ip = Label(state, kLabelPodIp);
-  sandbox.attempt = std::atoi(Label(state, kLabelAttempt).c_str());
+  sandbox.ip = state.Label(kLabelPodIp);
+  sandbox.attempt = std::atoi(state.Label(kLabelAttempt).c_str());
   if (!record->sandbox || record->sandbox->attempt < sandbox.attempt) {
     record->sandbox = std::move(sandbox);
   }
@@ -27,7 +22,7 @@ void AddSandbox(const ContainerState& state, PodRecord* record) {
 
 void AddContainer(const ContainerState& state, PodRecord* record) {
   Incarnation run = RecoverIncarnation(state);
-  ContainerRecord& container = record->containers[Label(state, kLabelContainer)];
+  ContainerRecord& container = record->containers[state.Label(kLabelContainer)];
   // The two newest runs, newest first.
   if (!container.current || container.current->attempt < run.attempt) {
     container.previous = std::move(container.current);
@@ -57,11 +52,11 @@ Result<std::map<std::string, RecoveredPod>> RecoverPods(ContainerEngine& engine,
       }
       continue;
     }
-    RecoveredPod& pod = pods[Label(*state, kLabelPodUid)];
-    pod.namespace_name = Label(*state, kLabelPodNamespace);
-    pod.name = Label(*state, kLabelPodName);
-    if (Label(*state, kLabelKind) == "sandbox") {
-      pod.grace = seconds(std::atoi(Label(*state, kLabelGrace).c_str()));
+    RecoveredPod& pod = pods[state->Label(kLabelPodUid)];
+    pod.namespace_name = state->Label(kLabelPodNamespace);
+    pod.name = state->Label(kLabelPodName);
+    if (state->Label(kLabelKind) == "sandbox") {
+      pod.grace = seconds(std::atoi(state->Label(kLabelGrace).c_str()));
       AddSandbox(*state, &pod.record);
     } else {
       AddContainer(*state, &pod.record);

@@ -15,17 +15,10 @@
 #include <cerrno>
 #include <cstring>
 
+#include "node/engine/poll_timeout.h"
+
 namespace sublet::node {
 namespace {
-
-int PollTimeout(Deadline deadline) {
-  if (deadline == Deadline::max()) {
-    return -1;
-  }
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-  return static_cast<int>(std::clamp<long long>(left.count(), 0, 1 << 30));
-}
 
 SSL_CTX* ClientContext() {
   static SSL_CTX* const context = [] {

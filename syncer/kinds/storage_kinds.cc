@@ -15,7 +15,7 @@ namespace {
 
 using kube::Json;
 
-bool Always(SyncContext&, const Json&) { return true; }
+bool AlwaysToTenant(SyncContext&, const Json&) { return true; }
 
 bool IsOwn(SyncContext&, const Json& object) {
   return kube::LabelOf(object, kMirroredLabel) != "true";
@@ -254,7 +254,7 @@ SimpleKind PersistentVolumeClaimKind() {
   return {{"persistentvolumeclaims", "/v1, Kind=PersistentVolumeClaim", false},
           {"", "v1", "persistentvolumeclaims"},
           "PersistentVolumeClaim",
-          Always,
+          AlwaysToTenant,
           TranslateClaim,
           {"/spec/resources"},
           /*status_back=*/true,
