@@ -277,20 +277,24 @@ Result<HttpResponse> Client::Send(HttpRequest request) const {
   }
 }
 
-Result<kube::Json> Client::SendForObject(HttpRequest request) const {
+Result<kube::Json> Client::SendForObject(HttpRequest request, bool reads_answer) const {
   SUBLET_TRY(const HttpResponse response, Send(std::move(request)));
   if (response.code >= 400) {
     return kube::StatusFromBody(response.body, response.code);
+  }
+  if (!reads_answer) {
+    return kube::Json();
   }
   return kube::ParseJson(response.body, kAnswerLimits);
 }
 
 Result<kube::Json> Client::Write(std::string method, const Target& target, std::string query,
-                                 const kube::Json& body, std::string_view content_type) const {
+                                 const kube::Json& body, std::string_view content_type,
+                                 bool reads_answer) const {
   HttpRequest request = NewRequest(std::move(method), PathOf(target) + query);
   request.headers.emplace_back("Content-Type", content_type);
   request.body = kube::Dump(body);
-  return SendForObject(std::move(request));
+  return SendForObject(std::move(request), reads_answer);
 }
 
 Result<kube::Json> Client::Get(const Target& target) const {
@@ -312,22 +316,26 @@ Result<kube::Json> Client::Create(const Target& target, const kube::Json& object
   if (collection.subresource.empty()) {
     collection.name.clear();
   }
-  return Write("POST", collection, WriteQuery(options), object, "application/json");
+  return Write("POST", collection, WriteQuery(options), object, "application/json",
+               options.reads_answer);
 }
 
 Result<kube::Json> Client::Update(const Target& target, const kube::Json& object,
                                   const WriteOptions& options) const {
-  return Write("PUT", target, WriteQuery(options), object, "application/json");
+  return Write("PUT", target, WriteQuery(options), object, "application/json",
+               options.reads_answer);
 }
 
 Result<kube::Json> Client::Patch(const Target& target, PatchType type, const kube::Json& patch,
                                  const WriteOptions& options) const {
-  return Write("PATCH", target, WriteQuery(options), patch, ContentTypeOf(type));
+  return Write("PATCH", target, WriteQuery(options), patch, ContentTypeOf(type),
+               options.reads_answer);
 }
 
 Result<kube::Json> Client::Apply(const Target& target, const kube::Json& object,
                                  const WriteOptions& options) const {
-  return Write("PATCH", target, WriteQuery(options), object, ContentTypeOf(PatchType::kApply));
+  return Write("PATCH", target, WriteQuery(options), object, ContentTypeOf(PatchType::kApply),
+               options.reads_answer);
 }
 
 Result<kube::Json> Client::Delete(const Target& target, const DeleteOptions& options) const {

@@ -49,6 +49,9 @@ struct WriteOptions {
   std::string field_manager;  // "" = the client's user agent
   bool dry_run = false;
   bool force = false;  // apply only
+  // False: the object in the answer is not decoded, and the call returns null. For writers that only
+  // ask whether it was written.
+  bool reads_answer = true;
 };
 
 struct DeleteOptions {
@@ -131,9 +134,10 @@ class Client {
 
  private:
   HttpRequest NewRequest(std::string method, std::string path_and_query) const;
-  Result<kube::Json> SendForObject(HttpRequest request) const;
+  Result<kube::Json> SendForObject(HttpRequest request, bool reads_answer = true) const;
   Result<kube::Json> Write(std::string method, const Target& target, std::string query,
-                           const kube::Json& body, std::string_view content_type) const;
+                           const kube::Json& body, std::string_view content_type,
+                           bool reads_answer = true) const;
 
   std::shared_ptr<Transport> transport_;
   std::string user_agent_;

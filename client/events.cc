@@ -199,7 +199,7 @@ void EventRecorder::Write(Item item) {
                       item.target.namespace_name.empty() ? "default" : item.target.namespace_name,
                       written.name,
                       ""};
-  const auto patched = client_.Patch(target, PatchType::kMerge, patch);
+  const auto patched = client_.Patch(target, PatchType::kMerge, patch, {.reads_answer = false});
   if (!patched.ok() && patched.error().Is(Reason::kNotFound)) {
     Create(item, key);  // it expired meanwhile
   }
@@ -233,7 +233,8 @@ void EventRecorder::Create(const Item& item, const std::string& key) {
                       {"type", item.type},
                       {"reportingComponent", item.component},
                       {"reportingInstance", host_}};
-  const auto created = client_.Create({{"", "v1", "events"}, namespace_name, "", ""}, event);
+  const auto created = client_.Create({{"", "v1", "events"}, namespace_name, "", ""}, event,
+                                      {.reads_answer = false});
   if (created.ok()) {
     Bound(&written_);
     written_[key] = {name, 1, now, item.time};

@@ -194,7 +194,8 @@ int Main(const std::string& kubeconfig, int pods, int connections, const std::st
       for (int pod = next++; pod < pods; pod = next++) {
         progress.created[static_cast<std::size_t>(pod)] = std::chrono::steady_clock::now();
         const auto made =
-            client->Create(kPods, PodNamed("load-" + std::to_string(pod), scheduler, gpus));
+            client->Create(kPods, PodNamed("load-" + std::to_string(pod), scheduler, gpus),
+                           {.reads_answer = false});
         if (!made.ok()) {
           Give("create", made.error());
         }

@@ -276,8 +276,8 @@ Result<Outcome> SimulatedNodes::ReconcilePod(const kube::ObjectKey& key) {
     // The uid keeps a late write from a successor of the same name.
     Json patch = *step.patch;
     patch["metadata"]["uid"] = object->uid;
-    const auto written =
-        client_.Patch(Pod(key, "status"), client::PatchType::kStrategicMerge, patch);
+    const auto written = client_.Patch(Pod(key, "status"), client::PatchType::kStrategicMerge,
+                                       patch, {.reads_answer = false});
     if (!written.ok() && !written.error().Is(Reason::kNotFound) &&
         !written.error().Is(Reason::kConflict)) {
       return written.error();
@@ -321,7 +321,8 @@ Result<Outcome> SimulatedNodes::FinishDeletion(const client::CachedObject& objec
 void SimulatedNodes::RenewLease(const std::string& name, const std::string& uid) {
   const Json lease = LeaseObject(name, uid, clock_.Now());
   const Json patch = {{"spec", lease["spec"]}};
-  auto written = client_.Patch(Lease(name), client::PatchType::kMerge, patch);
+  auto written =
+      client_.Patch(Lease(name), client::PatchType::kMerge, patch, {.reads_answer = false});
   if (!written.ok() && written.error().Is(Reason::kNotFound)) {
     written = client_.Create(Lease(name), lease);
   }

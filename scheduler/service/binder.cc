@@ -262,8 +262,8 @@ void Binder::Bind(const Decision& decision) {
                         {"kind", "Binding"},
                         {"metadata", std::move(metadata)},
                         {"target", {{"kind", "Node"}, {"name", decision.node}}}};
-  auto bound =
-      options_.client.Create({{"", "v1", "pods"}, decision.ns, decision.name, "binding"}, binding);
+  auto bound = options_.client.Create({{"", "v1", "pods"}, decision.ns, decision.name, "binding"},
+                                      binding, {.reads_answer = false});
   if (bound.ok()) {
     recorder_.Event(
         TargetOf(decision), "Normal", "Scheduled",

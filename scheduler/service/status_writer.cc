@@ -140,7 +140,7 @@ void StatusWriter::QueueStatus(const QueueView& view) {
   queue_told_[view.name] = text;
   Put("queue/" + view.name, [this, name = view.name, status = std::move(status)] {
     (void)client_.Patch({{"scheduling.run.ai", "v2", "queues"}, "", name, "status"},
-                        client::PatchType::kMerge, {{"status", status}});
+                        client::PatchType::kMerge, {{"status", status}}, {.reads_answer = false});
   });
 }
 
@@ -237,7 +237,8 @@ bool StatusWriter::GroupAmounts(const Engine& engine) {
     ++writes;
     Put("amounts/" + job->key, [this, ns = job->ns, name = job->name, status] {
       (void)client_.Patch({{"scheduling.run.ai", "v2alpha2", "podgroups"}, ns, name, "status"},
-                          client::PatchType::kMerge, {{"status", {{"resourcesStatus", status}}}});
+                          client::PatchType::kMerge, {{"status", {{"resourcesStatus", status}}}},
+                          {.reads_answer = false});
     });
   }
   return writes >= kWritesMax;
