@@ -67,6 +67,7 @@ class LoopbackStream final : public client::Stream {
   ~LoopbackStream() override { stream_.reset(); }
 
   Result<std::optional<client::Chunk>> Next(Deadline deadline) override;
+  std::shared_ptr<const kube::Json> TakeTree() override { return std::move(tree_); }
   void Close() override { wakeup_->Wake(true); }
   bool NotifyWhenReady(std::function<void()> ready) override {
     MutexLock lock(wakeup_->mutex);
@@ -78,18 +79,28 @@ class LoopbackStream final : public client::Stream {
   static constexpr std::size_t kPullBytes = 256 * 1024;
 
   ByteStream::State Pull();
-  void AddLines(std::string_view bytes);
+  void AddLines(const Body::Piece& piece);
   // False at the deadline.
   bool WaitForWake(Deadline deadline);
 
   const bool by_line_;
   const std::shared_ptr<Wakeup> wakeup_;
   std::unique_ptr<ByteStream> stream_;  // null after its end
-  std::deque<client::Chunk> frames_;
+  struct Frame {
+    client::Chunk bytes;
+    std::shared_ptr<const kube::Json> tree;
+  };
+  std::deque<Frame> frames_;
   std::string partial_;  // a line whose end has not come yet
+  std::shared_ptr<const kube::Json> partial_tree_;
+  std::shared_ptr<const kube::Json> tree_;  // of the frame that was read last
 };
 
-void LoopbackStream::AddLines(std::string_view bytes) {
+void LoopbackStream::AddLines(const Body::Piece& piece) {
+  std::string_view bytes = piece.bytes;
+  if (piece.decoded != nullptr) {
+    partial_tree_ = std::static_pointer_cast<const kube::Json>(piece.decoded);
+  }
   for (;;) {
     const auto end = bytes.find('\n');
     if (end == std::string_view::npos) {
@@ -98,9 +109,11 @@ void LoopbackStream::AddLines(std::string_view bytes) {
     }
     partial_.append(bytes.substr(0, end));
     if (!partial_.empty()) {
-      frames_.push_back(std::make_shared<const std::string>(std::move(partial_)));
+      frames_.push_back(
+          {std::make_shared<const std::string>(std::move(partial_)), std::move(partial_tree_)});
     }
     partial_.clear();
+    partial_tree_ = nullptr;
     bytes.remove_prefix(end + 1);
   }
 }
@@ -110,7 +123,7 @@ ByteStream::State LoopbackStream::Pull() {
   const auto state = stream_->Pull(pieces, kPullBytes);
   if (by_line_) {
     for (const auto& piece : pieces) {
-      AddLines(piece.bytes);
+      AddLines(piece);
     }
     return state;
   }
@@ -119,7 +132,7 @@ ByteStream::State LoopbackStream::Pull() {
     chunk.append(piece.bytes);
   }
   if (!chunk.empty()) {
-    frames_.push_back(std::make_shared<const std::string>(std::move(chunk)));
+    frames_.push_back({std::make_shared<const std::string>(std::move(chunk)), nullptr});
   }
   return state;
 }
@@ -152,9 +165,10 @@ Result<std::optional<client::Chunk>> LoopbackStream::Next(Deadline deadline) {
       return std::optional<client::Chunk>();
     }
     if (!frames_.empty()) {
-      client::Chunk frame = std::move(frames_.front());
+      Frame frame = std::move(frames_.front());
       frames_.pop_front();
-      return std::optional<client::Chunk>(std::move(frame));
+      tree_ = std::move(frame.tree);
+      return std::optional<client::Chunk>(std::move(frame.bytes));
     }
     if (!stream_) {
       return std::optional<client::Chunk>();

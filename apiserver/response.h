@@ -24,6 +24,8 @@ class Body {
   struct Piece {
     std::string_view bytes;
     std::shared_ptr<const void> owner;
+    // The kube::Json that `bytes` encode, where a watch of this process gets both; else null.
+    std::shared_ptr<const void> decoded{};
   };
   explicit Body(std::vector<Piece> pieces);
 

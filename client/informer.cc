@@ -262,7 +262,7 @@ Informer::PumpResult Informer::Pump(Deadline deadline, int events_max) {
       return PumpResult::kIdle;
     }
     if (next.ok() && *next) {
-      if (auto handled = HandleFrame(**next); handled.ok()) {
+      if (auto handled = HandleFrame(**next, stream->TakeTree()); handled.ok()) {
         continue;
       } else {
         next = std::move(handled).error();
@@ -283,7 +283,8 @@ Informer::PumpResult Informer::Pump(Deadline deadline, int events_max) {
   return PumpResult::kMore;
 }
 
-Result<void> Informer::HandleFrame(const Chunk& chunk) {
+Result<void> Informer::HandleFrame(const Chunk& chunk,
+                                   const std::shared_ptr<const kube::Json>& tree) {
   Chunk frame = chunk;
   auto parts = SplitWatchFrame(*chunk);
   if (!parts) {
@@ -309,7 +310,7 @@ Result<void> Informer::HandleFrame(const Chunk& chunk) {
   if (parts->type == "BOOKMARK") {
     return HandleBookmark(parts->object);
   }
-  SUBLET_TRY(ObjectPtr made, MakeObject(frame, parts->object));
+  SUBLET_TRY(ObjectPtr made, MakeObject(frame, parts->object, tree.get()));
   if (initial_) {
     AddIncoming(std::move(made));
     return Ok();
@@ -360,7 +361,19 @@ Result<ObjectPtr> Informer::MakeObject(const kube::Json& object) const {
   return ObjectPtr(std::make_shared<const CachedObject>(std::move(made)));
 }
 
-Result<ObjectPtr> Informer::MakeObject(const Chunk& frame, std::string_view json) const {
+Result<ObjectPtr> Informer::MakeObject(const Chunk& frame, std::string_view json,
+                                       const kube::Json* tree) const {
+  if (tree != nullptr && !options_.trim) {
+    SUBLET_TRY(CachedObject made, ReadMetadata(*tree));
+    if (options_.make_record) {
+      made.record = options_.make_record(*tree);
+    }
+    if (options_.keep_bytes) {
+      made.bytes = frame;
+      made.json = json;
+    }
+    return ObjectPtr(std::make_shared<const CachedObject>(std::move(made)));
+  }
   if (options_.make_record || options_.trim) {
     SUBLET_TRY(kube::Json object, kube::ParseJson(WithoutManagedFields(json), kFrameLimits));
     SUBLET_TRY(CachedObject made, ReadMetadata(object));

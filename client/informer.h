@@ -3,7 +3,7 @@
 // scheduler, syncer and node agent read the API only through these.
 //
 // What an entry holds: typed metadata, the published JSON bytes (shared with the watch frame they
-// came in, never a tree) and, if the consumer asked, a small typed record made once per event.
+// came in, never a tree: one that the transport hands over is read and let go) and, if the consumer asked, a small typed record made once per event.
 //
 // Invariants:
 //  1. The cache is always a state the server had, plus the caller's own writes (2); events of one
@@ -138,14 +138,16 @@ class Informer {
   Result<void> Open(std::function<void()> ready, bool* notifies);
   PumpResult Pump(Deadline deadline, int events_max);
   Result<void> ListAll();
-  Result<void> HandleFrame(const Chunk& chunk);
+  Result<void> HandleFrame(const Chunk& chunk, const std::shared_ptr<const kube::Json>& tree);
   Result<void> HandleBookmark(std::string_view text);
   void AddIncoming(ObjectPtr object);
   void FinishInitial(std::int64_t revision, std::string resource_version);
   void CloseStream();
   // Any thread.
   Result<ObjectPtr> MakeObject(const kube::Json& object) const;
-  Result<ObjectPtr> MakeObject(const Chunk& frame, std::string_view json) const;
+  // `tree` is what `json` says, where somebody has parsed it already; else null.
+  Result<ObjectPtr> MakeObject(const Chunk& frame, std::string_view json,
+                               const kube::Json* tree) const;
   void ApplyEvent(bool deleted, ObjectPtr object);
   void Store(ObjectPtr object, std::vector<Change>* changes) SUBLET_REQUIRES(mutex_);
   void Erase(const kube::ObjectKey& key, std::vector<Change>* changes) SUBLET_REQUIRES(mutex_);

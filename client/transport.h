@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "kube/json.h"
 
 namespace sublet::client {
 
@@ -48,6 +49,10 @@ class Stream {
   // stream lives on), ServiceUnavailable (connection lost), whatever Status the server sent.
   // Threads: one reader at a time.
   virtual Result<std::optional<Chunk>> Next(Deadline deadline) = 0;
+  // The tree of the object in the frame that Next returned last, where the transport has it at hand
+  // (a watch of this process); else null. It is shared and never changed. Once per frame. Threads:
+  // the reader's.
+  virtual std::shared_ptr<const kube::Json> TakeTree() { return nullptr; }
   // Makes a waiting Next return nullopt. Threads: any; idempotent.
   virtual void Close() = 0;
   // Lets one thread read many streams. After it returned true: each time Next has returned Timeout,

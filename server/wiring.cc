@@ -13,6 +13,7 @@
 #include "apiserver/auth/store_views.h"
 #include "apiserver/crd/definition_controller.h"
 #include "apiserver/handlers/api_handler.h"
+#include "apiserver/handlers/fresh_trees.h"
 #include "apiserver/handlers/subresources.h"
 #include "apiserver/handlers/timer_queue.h"
 #include "apiserver/health.h"
@@ -161,6 +162,7 @@ class Wiring final : public ControlPlane {
   std::shared_ptr<HostServices> host_services_;
   AdmissionChain admission_;
   std::unique_ptr<TimerQueue> timers_;
+  std::unique_ptr<FreshTrees> fresh_trees_;
   std::unique_ptr<DefinitionController> definitions_;
   ApiContext context_;
   std::unique_ptr<KubeletDialer> kubelet_dialer_;
@@ -211,6 +213,7 @@ Result<void> Wiring::OpenIdentity() {
 
 Result<void> Wiring::OpenApi() {
   timers_ = std::make_unique<TimerQueue>();
+  fresh_trees_ = std::make_unique<FreshTrees>(*timers_);
   AdmissionEnvironment environment{
       .store = store_.get(), .catalog = catalog_.get(), .clock = &SystemClock()};
   if (!options_.tenant.empty() && !options_.config.pod_security.empty()) {
@@ -245,6 +248,7 @@ Result<void> Wiring::OpenApi() {
   context_.catalog = catalog_.get();
   context_.admission = &admission_;
   context_.timers = timers_.get();
+  context_.fresh_trees = fresh_trees_.get();
   context_.offload = [this](std::function<void()> work) {
     return server_->Offload(std::move(work));
   };

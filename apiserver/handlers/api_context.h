@@ -23,6 +23,7 @@
 namespace sublet::apiserver {
 
 class AdmissionChain;
+class FreshTrees;
 class TimerQueue;
 
 struct ApiContext {
@@ -31,6 +32,7 @@ struct ApiContext {
   CatalogHolder* catalog = nullptr;
   const AdmissionChain* admission = nullptr;
   TimerQueue* timers = nullptr;
+  FreshTrees* fresh_trees = nullptr;  // null: watches of this process parse what they get
   // Runs `work` on the request pool: retries after a lost race, and handlers that wait. Returns
   // false when the pool is full; the caller then answers TooManyRequests.
   std::function<bool(std::function<void()> work)> offload;

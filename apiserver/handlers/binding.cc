@@ -151,7 +151,7 @@ void Run(const BindingJobPtr& job) {
   if (!record) {
     return SendError(call, NotFound({"", "pods"}, job->name));
   }
-  auto pod = Bind(*job, ParseStored(*record->value));
+  auto pod = Bind(*job, kube::Json(*LiveTree(call, *pods, *record->value)));
   if (!pod.ok()) {
     return SendError(call, pod.error());
   }
@@ -164,7 +164,8 @@ void Run(const BindingJobPtr& job) {
   ops[0].expected = record->mod_revision;
   ops[0].bytes = std::move(encoded.bytes);
   ops[0].revision_offset = encoded.revision_offset;
-  ops[0].attachment = std::move(encoded.facts);
+  ops[0].attachment = encoded.facts;
+  KeepTree(call, *pods->type, std::move(encoded.facts), std::move(*pod), ops[0].bytes.size());
   call.context->store->Transact(std::move(ops), [job](Result<storage::TxnResult> result) {
     if (!result.ok()) {
       return SendError(*job->call, result.error());

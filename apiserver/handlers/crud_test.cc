@@ -207,6 +207,56 @@ TEST_F(Crud, WatchListMarksTheEndOfTheInitialObjects) {
   EXPECT_EQ(Get(std::string(kMaps) + "?watch=true&sendInitialEvents=true").code, 422);
 }
 
+// What this process writes its own watches need not parse; the fixture compares each tree.
+TEST_F(Crud, WatchesOfThisProcessGetTheTreesOfTheWriters) {
+  EXPECT_EQ(fresh_trees_->size(), 0U);
+  ASSERT_EQ(
+      Post("/api/v1/namespaces/ns/serviceaccounts", {{"metadata", {{"name", "default"}}}}).code,
+      201);
+  EXPECT_EQ(fresh_trees_->size(), 0U) << "nobody reads them";
+  auto watch =
+      Watch("/api/v1/pods?watch=1&resourceVersion=" + std::to_string(store_->CurrentRevision()));
+  auto table = Do("GET", "/api/v1/pods?watch=1", "",
+                  {{"accept", "application/json;as=Table;v=v1;g=meta.k8s.io"}});
+  testing::WatchReader rows(std::move(table.stream));
+  const Json pod = {{"metadata", {{"name", "p"}}},
+                    {"spec", {{"containers", Json::array({{{"name", "c"}, {"image", "i"}}})}}}};
+  ASSERT_EQ(Post("/api/v1/namespaces/ns/pods", pod).code, 201);
+  const Json binding = {{"metadata", {{"name", "p"}}}, {"target", {{"name", "n"}}}};
+  ASSERT_EQ(Post("/api/v1/namespaces/ns/pods/p/binding", binding).code, 201);
+  ASSERT_EQ(Patch("/api/v1/namespaces/ns/pods/p/status", "application/merge-patch+json",
+                  {{"status", {{"phase", "Running"}}}})
+                .code,
+            200);
+  for (const char* expected : {"ADDED", "MODIFIED", "MODIFIED"}) {
+    EXPECT_EQ(watch.Next()["type"], expected);
+    EXPECT_NE(rows.Next(), nullptr);
+  }
+  EXPECT_EQ(watch.trees(), 3);
+  EXPECT_EQ(rows.trees(), 0) << "no tree stands for a table";
+  ASSERT_EQ(Do("DELETE", "/api/v1/namespaces/ns/pods/p?gracePeriodSeconds=0").code, 200);
+  EXPECT_EQ(watch.Next()["type"], "DELETED");
+  EXPECT_EQ(watch.trees(), 3) << "a deleted object's last state has a revision of its own";
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (fresh_trees_->size() > 0 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_EQ(fresh_trees_->size(), 0U) << "trees outlive a pause in writing";
+}
+
+TEST_F(Crud, TreesOfWritersAreBounded) {
+  auto watch = Watch("/api/v1/configmaps?watch=1");
+  for (int i = 0; i < 300; ++i) {
+    ASSERT_EQ(Post(kMaps, Map("c" + std::to_string(i), "v")).code, 201);
+  }
+  EXPECT_LE(fresh_trees_->size(), 256U);
+  for (int i = 0; i < 300; ++i) {
+    EXPECT_EQ(watch.Next()["object"]["metadata"]["name"], "c" + std::to_string(i));
+  }
+  EXPECT_LE(watch.trees(), 256);
+  EXPECT_GT(watch.trees(), 0);
+}
+
 TEST_F(Crud, DeleteCollectionTakesWhatTheSelectorNames) {
   ASSERT_EQ(Post(kMaps, Map("a", "1")).code, 201);
   ASSERT_EQ(Post(kMaps, Map("b", "2")).code, 201);

@@ -41,6 +41,10 @@ class ObjectWriter {
   void Object(PieceSink& sink, const storage::ValuePtr& value, bool with_columns = true) const;
   // The same with another revision in the hole (what a watcher sees when an object stops matching).
   void ObjectAt(PieceSink& sink, const storage::ValuePtr& value, storage::Revision revision) const;
+  // Whether Object writes the published bytes as they stand.
+  bool IsVerbatim(const storage::Value& value) const {
+    return form_.as == OutputForm::As::kObject && same_head_ && CanServeBytes(value);
+  }
   // One item of a list, with the comma before it unless it is the first: without apiVersion and
   // kind for built-in kinds.
   void ListItem(PieceSink& sink, const storage::ValuePtr& value, bool first) const;

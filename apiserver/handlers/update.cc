@@ -214,8 +214,8 @@ void RunUpdate(std::shared_ptr<UpdateJob> job) {
     return SendError(call, NotFound(call.resource->Name(), call.name()));
   }
   call.ResetWarnings();
-  const ObjectWriter writer(*call.resource, call.form, call.context->clock->Now());
-  const kube::Json live = writer.TreeOf(*record->value);
+  const auto live_tree = LiveTree(call, *call.resource, *record->value);
+  const kube::Json& live = *live_tree;
   if (!job->uid.empty() && job->uid != kube::UidOf(live)) {
     return SendError(call, StorageUidConflict(call, job->uid, kube::UidOf(live)));
   }

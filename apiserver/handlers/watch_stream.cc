@@ -3,6 +3,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "apiserver/handlers/fresh_trees.h"
 #include "apiserver/registry/json_scan.h"
 #include "base/mutex.h"
 #include "base/random.h"
@@ -83,7 +84,11 @@ WatchStream::WatchStream(CallPtr call, WatchPlan plan)
     : call_(std::move(call)),
       plan_(std::move(plan)),
       writer_(*call_->resource, call_->form, call_->context->clock->Now()),
-      waker_(std::make_shared<Waker>()) {
+      waker_(std::make_shared<Waker>()),
+      takes_trees_(call_->request->loopback && call_->context->fresh_trees != nullptr) {
+  if (takes_trees_) {
+    call_->context->fresh_trees->Join(call_->type());
+  }
   if (plan_.bookmarks) {
     // Spread, so that a thousand watches opened together do not all wake at once.
     next_bookmark_ = std::chrono::steady_clock::now() + kBookmarkEvery +
@@ -92,6 +97,9 @@ WatchStream::WatchStream(CallPtr call, WatchPlan plan)
 }
 
 WatchStream::~WatchStream() {
+  if (takes_trees_) {
+    call_->context->fresh_trees->Leave(call_->type());
+  }
   call_->context->timers->Cancel(timer_);
   subscription_.reset();
   MutexLock lock(waker_->mutex);
@@ -116,8 +124,19 @@ bool WatchStream::Matches(const std::string& key, const storage::ValuePtr& value
   return value != nullptr && (plan_.selection.empty() || plan_.selection.Matches(key, *value));
 }
 
+// What the writer of a live event had in hand, for a reader of this process.
+std::shared_ptr<const kube::Json> WatchStream::FreshTree(const storage::Value& value,
+                                                         const storage::Event* event) const {
+  if (!takes_trees_ || event == nullptr || event->type == storage::EventType::kDelete ||
+      !writer_.IsVerbatim(value)) {
+    return nullptr;
+  }
+  return call_->context->fresh_trees->Find(value);
+}
+
 void WatchStream::AppendFrame(std::vector<Body::Piece>& out, std::string_view type,
                               const storage::ValuePtr& value, const storage::Event* event) {
+  const std::shared_ptr<const kube::Json> tree = FreshTree(*value, event);
   PieceSink sink(out);
   sink.Literal(FramePrefix(type));
   if (call_->form.as == OutputForm::As::kTable && event != nullptr && !first_frame_) {
@@ -128,6 +147,9 @@ void WatchStream::AppendFrame(std::vector<Body::Piece>& out, std::string_view ty
     sink.Shared(std::move(text), view);
   } else {
     writer_.Object(sink, value, first_frame_);
+  }
+  if (tree != nullptr) {
+    out.back().decoded = tree;  // the piece that holds the whole object
   }
   first_frame_ = false;
   sink.Literal("}\n");

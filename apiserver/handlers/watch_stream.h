@@ -47,6 +47,8 @@ class WatchStream final : public ByteStream {
  private:
   struct Waker;
 
+  std::shared_ptr<const kube::Json> FreshTree(const storage::Value& value,
+                                              const storage::Event* event) const;
   void AppendEvent(std::vector<Body::Piece>& out, const storage::Event& event);
   void AppendFrame(std::vector<Body::Piece>& out, std::string_view type,
                    const storage::ValuePtr& value, const storage::Event* event);
@@ -59,6 +61,7 @@ class WatchStream final : public ByteStream {
   WatchPlan plan_;
   ObjectWriter writer_;
   std::shared_ptr<Waker> waker_;
+  const bool takes_trees_;  // a watch of this process
   std::unique_ptr<storage::Subscription> subscription_;
   std::size_t next_initial_ = 0;
   std::vector<storage::EventPtr> events_;

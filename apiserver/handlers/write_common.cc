@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "apiserver/handlers/fresh_trees.h"
+#include "apiserver/handlers/object_writer.h"
 #include "apiserver/handlers/respond.h"
 #include "kube/object.h"
 #include "kube/timestamp.h"
@@ -134,10 +136,30 @@ Result<storage::Op> MakePut(const Call& call, kube::Json object, std::string key
   op.expected = expected;
   op.bytes = std::move(encoded.bytes);
   op.revision_offset = encoded.revision_offset;
-  op.attachment = std::move(encoded.facts);
+  op.attachment = encoded.facts;
+  KeepTree(call, type, std::move(encoded.facts), std::move(object), op.bytes.size());
   op.ttl_seconds = type.ttl_seconds;
   op.short_history = type.short_history;
   return op;
+}
+
+void KeepTree(const Call& call, const StoredType& type, std::shared_ptr<const ObjectFacts> facts,
+              kube::Json tree, std::size_t bytes) {
+  if (call.context->fresh_trees != nullptr) {
+    call.context->fresh_trees->Keep(type, std::move(facts), std::move(tree), bytes);
+  }
+}
+
+std::shared_ptr<const kube::Json> LiveTree(const Call& call, const Resource& resource,
+                                           const storage::Value& value) {
+  const OutputForm form;
+  const ObjectWriter writer(resource, form, call.context->clock->Now());
+  if (call.context->fresh_trees != nullptr && writer.IsVerbatim(value)) {
+    if (auto fresh = call.context->fresh_trees->Find(value)) {
+      return fresh;
+    }
+  }
+  return std::make_shared<const kube::Json>(writer.TreeOf(value));
 }
 
 void Offload(const CallPtr& call, std::function<void()> work) {

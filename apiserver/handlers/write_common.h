@@ -45,6 +45,14 @@ AdmissionRequest MakeAdmissionRequest(Call& call, Operation operation, bool dry_
 Result<storage::Op> MakePut(const Call& call, kube::Json object, std::string key,
                             storage::Revision expected);
 
+// Leaves the tree that was just encoded as `facts` to the watches of this process.
+void KeepTree(const Call& call, const StoredType& type, std::shared_ptr<const ObjectFacts> facts,
+              kube::Json tree, std::size_t bytes);
+// A published object as a tree in the version of `resource`; the one its writer left, if it is still
+// there. Shared with other threads: copy it to change it.
+std::shared_ptr<const kube::Json> LiveTree(const Call& call, const Resource& resource,
+                                           const storage::Value& value);
+
 // Runs `work` on the request pool, or answers TooManyRequests when it is full.
 void Offload(const CallPtr& call, std::function<void()> work);
 

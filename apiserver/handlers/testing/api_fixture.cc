@@ -91,6 +91,12 @@ kube::Json WatchReader::Next() {
     const auto state = stream_->Pull(pieces, 64 * 1024);
     for (const auto& piece : pieces) {
       buffer_ += piece.bytes;
+      if (piece.decoded != nullptr) {
+        ++trees_;
+        const auto said = kube::ParseJson(piece.bytes);
+        EXPECT_TRUE(said.ok());
+        EXPECT_EQ(*static_cast<const kube::Json*>(piece.decoded.get()), *said);
+      }
     }
     ended_ = state == ByteStream::State::kEnd;
     if (state == ByteStream::State::kWait && buffer_.find('\n') == std::string::npos) {
@@ -155,6 +161,7 @@ ApiFixture::~ApiFixture() {
   definitions_.reset();
   handler_.reset();
   pool_.reset();
+  fresh_trees_.reset();
   timers_.reset();
   store_.reset();
   std::filesystem::remove_all(directory_);
@@ -164,6 +171,7 @@ void ApiFixture::Restart() {
   definitions_.reset();
   handler_.reset();
   pool_.reset();
+  fresh_trees_.reset();
   timers_.reset();
   store_.reset();
   storage::StoreOptions options;
@@ -174,6 +182,7 @@ void ApiFixture::Restart() {
   store_ = std::move(*opened);
   catalog_ = std::make_unique<CatalogHolder>(builtin_);
   timers_ = std::make_unique<TimerQueue>();
+  fresh_trees_ = std::make_unique<FreshTrees>(*timers_);
   pool_ = std::make_unique<Pool>(2);
   admission_ = MakeAdmissionChain(
       {.store = store_.get(), .catalog = catalog_.get(), .clock = &SystemClock()});
@@ -182,6 +191,7 @@ void ApiFixture::Restart() {
   context_.catalog = catalog_.get();
   context_.admission = &admission_;
   context_.timers = timers_.get();
+  context_.fresh_trees = fresh_trees_.get();
   context_.offload = [this](std::function<void()> work) { return pool_->Post(std::move(work)); };
   context_.authorize = [](const User&, const AccessQuestion&) { return Ok(); };
   AddPodSubresources(context_);
@@ -206,6 +216,7 @@ std::unique_ptr<Request> ApiFixture::MakeRequest(
   request->headers.emplace_back("user-agent", "test/1.0");
   request->body = std::move(body);
   request->remote_address = "loopback";
+  request->loopback = true;
   request->user = user_;
   request->received = SystemClock().Now();
   request->info = ParseRequestInfo(request->method, request->path, request->query);

@@ -17,6 +17,7 @@
 #include "apiserver/admission/registry.h"
 #include "apiserver/crd/definition_controller.h"
 #include "apiserver/handlers/api_handler.h"
+#include "apiserver/handlers/fresh_trees.h"
 #include "apiserver/handlers/timer_queue.h"
 #include "apiserver/registry/builtin.h"
 #include "storage/store.h"
@@ -36,13 +37,16 @@ struct Answer {
   std::string reason() const { return Tree().value("reason", ""); }
 };
 
-// Reads the frames of a watch with a time limit per frame.
+// Reads the frames of a watch with a time limit per frame. Each tree that comes with a frame must be
+// what the frame says.
 class WatchReader {
  public:
   explicit WatchReader(std::unique_ptr<ByteStream> stream);
   // The next event, or null when the stream ended or nothing came for five seconds.
   kube::Json Next();
   bool ended() const { return ended_; }
+  // Frames so far that came with their tree.
+  int trees() const { return trees_; }
 
  private:
   std::unique_ptr<ByteStream> stream_;
@@ -50,6 +54,7 @@ class WatchReader {
   std::shared_ptr<bool> woken_;
   std::string buffer_;
   bool ended_ = false;
+  int trees_ = 0;
 };
 
 class Pool {
@@ -102,6 +107,7 @@ class ApiFixture : public ::testing::Test {
   std::unique_ptr<CatalogHolder> catalog_;
   AdmissionChain admission_;
   std::unique_ptr<TimerQueue> timers_;
+  std::unique_ptr<FreshTrees> fresh_trees_;
   std::unique_ptr<Pool> pool_;
   ApiContext context_;
   std::unique_ptr<ApiHandler> handler_;
