@@ -17,6 +17,7 @@ const ResourceKind kDefinitions{{"apiextensions.k8s.io", "v1", "customresourcede
                                 "CustomResourceDefinition"};
 constexpr char kDiscoverName[] = "*discover*";  // no uid looks like this
 constexpr std::chrono::milliseconds kDiscoveryWait{200};
+constexpr std::chrono::milliseconds kOwnerPasses{50};
 
 // Kept in no graph: many, short-lived, never owners.
 bool IsIgnored(const DiscoveredResource& resource) {
@@ -107,8 +108,17 @@ class GarbageCollector final : public Controller {
       if (before && (!after || after->uid != before->uid)) {
         AddWork(graph_.Remove(before->uid));
       }
-      if (after) {
-        AddWork(graph_.Put(resource, *after));
+      if (!after) {
+        return;
+      }
+      const auto work = graph_.Put(resource, *after);
+      if (before || after->deleting()) {
+        AddWork(work);
+        return;
+      }
+      // What is new came with its owner, or after it: the owner's own event is about to pass.
+      for (const std::string& uid : work) {
+        queue_.AddAfter({"", uid}, kOwnerPasses);
       }
     });
     return informer;
@@ -162,6 +172,9 @@ class GarbageCollector final : public Controller {
     }
     // An owner in another namespace is none.
     const std::string name_space = resource->namespaced ? node.key.namespace_name : "";
+    if (graph_.VerifySeen(owner, *resource, name_space)) {
+      return OwnerState::kPresent;
+    }
     auto live = client_.Get({resource->resource, name_space, owner.name, ""});
     if (!live.ok()) {
       if (live.error().Is(Reason::kNotFound)) {

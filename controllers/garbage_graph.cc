@@ -5,6 +5,14 @@
 namespace sublet::controllers {
 namespace {
 
+constexpr std::size_t kSeenMax = 1024;
+
+std::string Identity(const DiscoveredResource& resource, const std::string& namespace_name,
+                     const std::string& name) {
+  return resource.resource.group + "/" + resource.resource.resource + "/" + namespace_name + "/" +
+         name;
+}
+
 bool Has(const client::CachedObject& object, std::string_view finalizer) {
   return std::find(object.finalizers.begin(), object.finalizers.end(), finalizer) !=
          object.finalizers.end();
@@ -17,10 +25,12 @@ bool GarbageGraph::Matters(const client::CachedObject& object) {
                                                           Has(object, kOrphanFinalizer)));
 }
 
-void GarbageGraph::Unlink(const GarbageNode& node) {
+void GarbageGraph::Unlink(const GarbageNode& node, const std::vector<kube::OwnerReference>& kept) {
   for (const kube::OwnerReference& owner : node.owners) {
+    const bool stays = std::any_of(kept.begin(), kept.end(),
+                                   [&](const auto& other) { return other.uid == owner.uid; });
     const auto found = owners_.find(owner.uid);
-    if (found != owners_.end()) {
+    if (!stays && found != owners_.end()) {
       found->second.dependents.erase(node.uid);
       if (found->second.dependents.empty()) {
         owners_.erase(found);
@@ -29,21 +39,41 @@ void GarbageGraph::Unlink(const GarbageNode& node) {
   }
 }
 
+void GarbageGraph::NoteSeen(const DiscoveredResource& resource,
+                            const client::CachedObject& object) {
+  if (object.deleting()) {
+    seen_.erase(object.uid);
+    return;
+  }
+  if (const auto owner = owners_.find(object.uid); owner != owners_.end()) {
+    owner->second.ended = false;
+  }
+  const auto [found, added] = seen_.try_emplace(object.uid);
+  if (!added) {
+    return;
+  }
+  found->second = Identity(resource, object.key.namespace_name, object.key.name);
+  seen_order_.push_back(object.uid);
+  if (seen_order_.size() > kSeenMax) {
+    seen_.erase(seen_order_.front());
+    seen_order_.pop_front();
+  }
+}
+
 GarbageGraph::Work GarbageGraph::Put(const DiscoveredResource& resource,
                                      const client::CachedObject& object) {
   Work work;
   MutexLock lock(mutex_);
-  const auto found = nodes_.find(object.uid);
-  if (found != nodes_.end()) {
+  NoteSeen(resource, object);
+  if (const auto before = nodes_.extract(object.uid)) {
     // An owner that waits in the foreground looks again when a dependent stops blocking it.
-    for (const kube::OwnerReference& owner : found->second.owners) {
+    for (const kube::OwnerReference& owner : before.mapped().owners) {
       if (const auto node = nodes_.find(owner.uid);
           node != nodes_.end() && node->second.foreground) {
         work.push_back(owner.uid);
       }
     }
-    Unlink(found->second);
-    nodes_.erase(found);
+    Unlink(before.mapped(), object.owners);
   }
   if (!Matters(object)) {
     return work;
@@ -75,6 +105,7 @@ GarbageGraph::Work GarbageGraph::Put(const DiscoveredResource& resource,
 GarbageGraph::Work GarbageGraph::Remove(const std::string& uid) {
   Work work;
   MutexLock lock(mutex_);
+  seen_.erase(uid);
   if (const auto found = nodes_.find(uid); found != nodes_.end()) {
     for (const kube::OwnerReference& owner : found->second.owners) {
       if (const auto node = nodes_.find(owner.uid);
@@ -82,11 +113,12 @@ GarbageGraph::Work GarbageGraph::Remove(const std::string& uid) {
         work.push_back(owner.uid);
       }
     }
-    Unlink(found->second);
+    Unlink(found->second, {});
     nodes_.erase(found);
   }
   if (const auto found = owners_.find(uid); found != owners_.end()) {
     found->second.verified = false;
+    found->second.ended = true;
     work.insert(work.end(), found->second.dependents.begin(), found->second.dependents.end());
   }
   return work;
@@ -98,6 +130,8 @@ GarbageGraph::Work GarbageGraph::ForgetVerified() {
   for (auto& [uid, owner] : owners_) {
     owner.verified = false;
   }
+  seen_.clear();
+  seen_order_.clear();
   for (const auto& [uid, node] : nodes_) {
     work.push_back(uid);
   }
@@ -134,9 +168,23 @@ bool GarbageGraph::IsVerified(const std::string& owner_uid) const {
   return found != owners_.end() && found->second.verified;
 }
 
+bool GarbageGraph::VerifySeen(const kube::OwnerReference& reference,
+                              const DiscoveredResource& resource,
+                              const std::string& namespace_name) {
+  MutexLock lock(mutex_);
+  const auto seen = seen_.find(reference.uid);
+  const auto owner = owners_.find(reference.uid);
+  if (seen == seen_.end() || owner == owners_.end() ||
+      seen->second != Identity(resource, namespace_name, reference.name)) {
+    return false;
+  }
+  owner->second.verified = true;
+  return true;
+}
+
 void GarbageGraph::SetVerified(const std::string& owner_uid) {
   MutexLock lock(mutex_);
-  if (const auto found = owners_.find(owner_uid); found != owners_.end()) {
+  if (const auto found = owners_.find(owner_uid); found != owners_.end() && !found->second.ended) {
     found->second.verified = true;
   }
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "controllers/garbage_graph.h"
 #include "controllers/registry.h"
 #include "controllers/testing/cluster.h"
 #include "kube/object.h"
@@ -368,6 +369,37 @@ TEST_F(Lifecycle, VolumeAttributesStayWhileAClaimNamesThem) {
   EXPECT_TRUE(kube::IsDeleting(cluster_->Get(classes, "fast")));
   cluster_->Delete("v1/persistentvolumeclaims", "data");
   EXPECT_TRUE(cluster_->AwaitOne(classes, "fast", gone)) << cluster_->last();
+}
+
+client::CachedObject Object(const std::string& name, const std::string& owner = "") {
+  client::CachedObject object;
+  object.key = {"ns", name};
+  object.uid = "uid-" + name;
+  if (!owner.empty()) {
+    object.owners = {{"v1", "Pod", owner, "uid-" + owner, true, true}};
+  }
+  return object;
+}
+
+TEST(GarbageGraph, AnOwnerThatPassedIsNotAskedForUntilItsEndPasses) {
+  const DiscoveredResource pods{{"", "v1", "pods"}, "Pod", true, {}};
+  const DiscoveredResource groups{
+      {"scheduling.run.ai", "v2alpha2", "podgroups"}, "PodGroup", true, {}};
+  const client::CachedObject group = Object("g", "p");
+  const kube::OwnerReference& owner = group.owners.front();
+  GarbageGraph graph;
+  EXPECT_EQ(graph.Put(groups, group), GarbageGraph::Work{"uid-g"});
+  EXPECT_FALSE(graph.VerifySeen(owner, pods, "ns")) << "it has not passed yet";
+  EXPECT_TRUE(graph.Put(pods, Object("p")).empty());
+  EXPECT_FALSE(graph.VerifySeen(owner, pods, "other")) << "an owner elsewhere is none";
+  EXPECT_FALSE(graph.VerifySeen(owner, groups, "ns"));
+  EXPECT_TRUE(graph.VerifySeen(owner, pods, "ns"));
+  EXPECT_TRUE(graph.Put(groups, group).empty()) << "a change of the dependent forgets nothing";
+  EXPECT_TRUE(graph.IsVerified("uid-p"));
+  EXPECT_EQ(graph.Remove("uid-p"), GarbageGraph::Work{"uid-g"});
+  EXPECT_FALSE(graph.VerifySeen(owner, pods, "ns"));
+  graph.SetVerified("uid-p");
+  EXPECT_FALSE(graph.IsVerified("uid-p")) << "an answer from before the end came after it";
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ using kube::Json;
 
 const ResourceKind kNodeUsages{{"sublet.dev", "v1alpha1", "nodeusages"}, "NodeUsage"};
 // A burst of pods on one node is one write.
-constexpr std::chrono::milliseconds kUsageWait{20};
+constexpr std::chrono::milliseconds kUsageWait{100};
 constexpr std::string_view kNodeIndex = "node";
 
 class NodeUsageController final : public Controller {
