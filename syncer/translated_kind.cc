@@ -159,12 +159,15 @@ Result<Json> TranslatedKind::NewHostObject(const Json& virtual_object) {
       {"apiVersion", resource_.ApiVersion()}, {"kind", kind_}, {"metadata", std::move(metadata)}};
 }
 
-Result<Outcome> TranslatedKind::CreateHost(const Json& host_object) {
+Result<Outcome> TranslatedKind::CreateHost(const Json& host_object, Json* made) {
   auto created = context_.host_client.Create(HostTarget(""), host_object);
   if (!created.ok()) {
     return std::move(created).error();
   }
   host_informer_->NoteWritten(*created);
+  if (made != nullptr) {
+    *made = std::move(*created);
+  }
   return Outcome::Done();
 }
 

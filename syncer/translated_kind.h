@@ -54,7 +54,8 @@ class TranslatedKind : public KindSyncer {
 
   // {apiVersion, kind, metadata} of the host twin. Errors: Forbidden (host name taken).
   Result<kube::Json> NewHostObject(const kube::Json& virtual_object);
-  Result<client::Outcome> CreateHost(const kube::Json& host_object);
+  // `made`, when given, gets what the host answered.
+  Result<client::Outcome> CreateHost(const kube::Json& host_object, kube::Json* made = nullptr);
   // A merge patch; nothing is sent when `patch` is null or empty.
   Result<client::Outcome> PatchHost(const kube::Json& host_object, const kube::Json& patch,
                                     std::string_view subresource = "");

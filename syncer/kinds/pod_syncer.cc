@@ -61,6 +61,19 @@ Json Difference(const Json& from, const Json& to) {
   return patch;
 }
 
+// Tells host pods apart that differ in more than status and resourceVersion.
+std::size_t ShapeOf(const Json& host) {
+  std::string text;
+  for (const auto& [key, value] : host.at("metadata").items()) {
+    if (key != "resourceVersion" && key != "managedFields") {
+      kube::AppendJsonString(key, &text);
+      kube::AppendJson(value, &text);
+    }
+  }
+  kube::AppendJson(host.at("spec"), &text);
+  return std::hash<std::string>()(text);
+}
+
 // Whether nobody changed more than the status between two versions of a pod.
 bool OnlyStatusDiffers(const Json& before, const Json& after) {
   for (const char* field : {"generation", "labels", "annotations", "ownerReferences", "finalizers",
@@ -227,6 +240,7 @@ PodContext PodSyncer::ContextOf(const Json& pod, std::string slice) const {
 }
 
 Result<Outcome> PodSyncer::SyncToHost(const Json& pod) {
+  const std::uint64_t changes = Changes();
   if (kube::IsDeleting(pod)) {
     return DeleteVirtual(pod, 0);
   }
@@ -293,8 +307,10 @@ Result<Outcome> PodSyncer::SyncToHost(const Json& pod) {
              context().mapping.Claim(info().name, kube::KeyOf(pod), NameFormula(kube::KeyOf(pod))));
   wanted.pod["metadata"]["name"] = name;
   SUBLET_TRY(const Outcome renew, tokens_.Ensure(pod, wanted, TokenSecrets::Expect::kAbsent));
-  SUBLET_TRY(const Outcome created, CreateHost(wanted.pod));
+  Json made;
+  SUBLET_TRY(const Outcome created, CreateHost(wanted.pod, &made));
   (void)created;
+  SettleMade(pod, made, wanted, renew, changes);
   return renew;
 }
 
@@ -512,6 +528,15 @@ Result<Outcome> PodSyncer::Sync(const Json& pod, const Json& host) {
   const Json additions = HostAdditionsPatch(pod, host, context().config.pods.extra_keys);
   SUBLET_TRY(const Outcome shown, PatchVirtual(pod, additions));
   (void)shown;
+  const std::size_t shape = ShapeOf(host);
+  if (const auto rest = RestBut(pod, shape); rest && additions.is_null()) {
+    Settle(kube::KeyOf(pod),
+           {std::move(version), std::string(kube::ResourceVersionOf(host)), rest->renew_at, shape},
+           changes);
+    return rest->renew_at == MonotonicTime::max()
+               ? Outcome::Done()
+               : Outcome::After(rest->renew_at - context().clock.Monotonic());
+  }
   PodContext pod_context = ContextOf(pod, SliceOf(pod).value_or(""));
   Json labels = Json::object();
   if (const auto space = namespaces_->Get({"", kube::KeyOf(pod).namespace_name});
@@ -530,11 +555,9 @@ Result<Outcome> PodSyncer::Sync(const Json& pod, const Json& host) {
   }
   if (nothing_carried && additions.is_null() && NodeNameOf(pod) == NodeNameOf(host) &&
       kube::Find(pod, {"spec", "readinessGates"}) == nullptr) {
-    const auto renew_at = next.again_after.count() > 0
-                              ? context().clock.Monotonic() + next.again_after
-                              : MonotonicTime::max();
     Settle(kube::KeyOf(pod),
-           {std::move(version), std::string(kube::ResourceVersionOf(host)), renew_at}, changes);
+           {std::move(version), std::string(kube::ResourceVersionOf(host)), RenewAt(next), shape},
+           changes);
   }
   return next;
 }
@@ -544,6 +567,38 @@ void PodSyncer::Settle(const kube::ObjectKey& key, Rest rest, std::uint64_t chan
   if (changes_ == changes) {
     rests_[key] = std::move(rest);
   }
+}
+
+void PodSyncer::SettleMade(const Json& pod, const Json& made, const HostPod& wanted,
+                           const Outcome& renew, std::uint64_t changes) {
+  const bool as_wanted =
+      NodeNameOf(pod) == NodeNameOf(made) && HostPodPatch(made, wanted.pod).is_null() &&
+      HostAdditionsPatch(pod, made, context().config.pods.extra_keys).is_null() &&
+      Difference(pod.value("status", Json::object()), VirtualStatus(pod, made)).empty() &&
+      !pod.at("spec").contains("ephemeralContainers") &&
+      kube::Find(pod, {"spec", "readinessGates"}) == nullptr;
+  if (as_wanted) {
+    Settle(kube::KeyOf(pod),
+           {std::string(kube::ResourceVersionOf(pod)), std::string(kube::ResourceVersionOf(made)),
+            RenewAt(renew), ShapeOf(made)},
+           changes);
+  }
+}
+
+std::optional<PodSyncer::Rest> PodSyncer::RestBut(const Json& pod, std::size_t host_shape) {
+  const auto now = context().clock.Monotonic();
+  MutexLock lock(mutex_);
+  const auto found = rests_.find(kube::KeyOf(pod));
+  if (found == rests_.end() || found->second.virtual_version != kube::ResourceVersionOf(pod) ||
+      found->second.host_shape != host_shape || found->second.renew_at <= now) {
+    return std::nullopt;
+  }
+  return found->second;
+}
+
+MonotonicTime PodSyncer::RenewAt(const Outcome& renew) const {
+  return renew.again_after.count() > 0 ? context().clock.Monotonic() + renew.again_after
+                                       : MonotonicTime::max();
 }
 
 void PodSyncer::Unsettle(const kube::ObjectKey& key) {

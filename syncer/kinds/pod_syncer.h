@@ -35,9 +35,18 @@ class PodSyncer final : public TranslatedKind {
     std::string virtual_version;
     std::string host_version;
     MonotonicTime renew_at;
+    std::size_t host_shape = 0;  // ShapeOf the host pod
   };
   // `changes` as Changes() said before anything was read: what changed since would be missed.
   void Settle(const kube::ObjectKey& key, Rest rest, std::uint64_t changes);
+  // After the host pod was made from `virtual_pod`: when `made` is what was wanted, it is at rest
+  // until one of them changes.
+  void SettleMade(const kube::Json& virtual_pod, const kube::Json& made, const HostPod& wanted,
+                  const client::Outcome& renew, std::uint64_t changes);
+  // What rested when the virtual pod was as it is now and the host pod differed in nothing but its
+  // status: then there is only a status to carry.
+  std::optional<Rest> RestBut(const kube::Json& virtual_pod, std::size_t host_shape);
+  MonotonicTime RenewAt(const client::Outcome& renew) const;
   void Unsettle(const kube::ObjectKey& key);
   std::uint64_t Changes();
 
