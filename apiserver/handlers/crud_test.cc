@@ -244,6 +244,21 @@ TEST_F(Crud, WatchesOfThisProcessGetTheTreesOfTheWriters) {
   EXPECT_EQ(fresh_trees_->size(), 0U) << "trees outlive a pause in writing";
 }
 
+TEST_F(Crud, ARolledBackStateComesWithoutTheTreeOfItsFirstRevision) {
+  auto watch = Watch("/api/v1/configmaps?watch=1&resourceVersion=" +
+                     std::to_string(store_->CurrentRevision()));
+  ASSERT_EQ(Post(kMaps, Map("a", "1")).code, 201);
+  const auto then = store_->CurrentRevision();
+  EXPECT_EQ(watch.Next()["type"], "ADDED");
+  ASSERT_EQ(Do("DELETE", std::string(kMaps) + "/a").code, 200);
+  EXPECT_EQ(watch.Next()["type"], "DELETED");
+  ASSERT_TRUE(store_->Rollback("/registry/core/configmaps/", then).ok());
+  const Json again = watch.Next();
+  EXPECT_EQ(again["type"], "ADDED");
+  EXPECT_EQ(again["object"]["metadata"]["resourceVersion"],
+            std::to_string(store_->CurrentRevision()));
+}
+
 TEST_F(Crud, TreesOfWritersAreBounded) {
   auto watch = Watch("/api/v1/configmaps?watch=1");
   for (int i = 0; i < 300; ++i) {

@@ -7,7 +7,7 @@ namespace {
 
 // A tree weighs about ten times its encoding. Readers in this process are a few writes behind.
 constexpr std::size_t kTreesMax = 256;
-constexpr std::size_t kBytesMax = 1u << 20;
+constexpr std::size_t kTreeBytesMax = 1u << 20;
 constexpr auto kPause = std::chrono::milliseconds(250);
 
 }  // namespace
@@ -39,13 +39,13 @@ void FreshTrees::Keep(const StoredType& type, std::shared_ptr<const ObjectFacts>
                       kube::Json tree, std::size_t bytes) {
   std::vector<Tree> dropped;
   MutexLock lock(mutex_);
-  if (!readers_.contains(type.prefix) || bytes > kBytesMax / 4) {
+  if (!readers_.contains(type.prefix) || bytes > kTreeBytesMax / 4) {
     return;
   }
   trees_[facts.get()] = {std::make_shared<kube::Json>(std::move(tree)), false};
   order_.push_back({std::move(facts), bytes});
   bytes_ += bytes;
-  while (order_.size() > kTreesMax || bytes_ > kBytesMax) {
+  while (order_.size() > kTreesMax || bytes_ > kTreeBytesMax) {
     DropOldest(&dropped);
   }
   kept_since_timer_ = true;
@@ -60,12 +60,16 @@ std::shared_ptr<const kube::Json> FreshTrees::Find(const storage::Value& value) 
   if (found == trees_.end() || value.revision_offset == storage::kNoHole) {
     return nullptr;
   }
-  if (!found->second.handed_out) {
-    (*found->second.tree)["metadata"]["resourceVersion"] =
-        value.bytes.substr(value.revision_offset, value.revision_length);
-    found->second.handed_out = true;
+  const std::string_view revision =
+      std::string_view(value.bytes).substr(value.revision_offset, value.revision_length);
+  Tree& kept = found->second;
+  if (!kept.handed_out) {
+    (*kept.tree)["metadata"]["resourceVersion"] = std::string(revision);
+    kept.handed_out = true;
   }
-  return found->second.tree;
+  // From here on it is only read. A rollback publishes a state once more, under another revision.
+  const kube::Json& tree = *kept.tree;
+  return kube::FindString(tree, {"metadata", "resourceVersion"}) == revision ? kept.tree : nullptr;
 }
 
 std::size_t FreshTrees::size() const {
