@@ -87,6 +87,7 @@ Result<EndpointState> OpenEndpoint(const HostSession& host, const TenantInfo& te
   SUBLET_RETURN_IF_ERROR(OrderEndpoint(host, tenant, context, wanted_port, &state));
   // First the process, which writes its id into the file, then the file once more.
   SUBLET_RETURN_IF_ERROR(EnsureEndpoint(state));
+  state.paused = false;
   state.certificate_pem = access.certificate_pem;
   state.key_pem = access.key_pem;
   SUBLET_RETURN_IF_ERROR(SaveEndpoint(state));
@@ -154,7 +155,9 @@ int Connect(const ConnectFlags& flags, const Flags& parser) {
                                     [&progress](std::string_view text) { progress.Note(text); });
   if (!access.ok()) {
     progress.Failed();
-    return Fail(access.error());
+    return Fail(access.error(), access.error().Is(Reason::kTimeout)
+                                    ? LookAtPod(tenant->name, tenant->host_namespace)
+                                    : "");
   }
   progress.Done();
   const std::string context =
@@ -186,6 +189,23 @@ int Connect(const ConnectFlags& flags, const Flags& parser) {
                "kubectl now talks to tenant %s (context %s). Back with: sublet disconnect\n",
                tenant->name.c_str(), written->c_str());
   return 0;
+}
+
+// Asks the host only when the tenant was paused on this machine. Errors: Conflict (it still is).
+Result<void> CheckAwake(EndpointState& state) {
+  if (!state.paused) {
+    return Ok();
+  }
+  HostFlags flags;
+  flags.context = state.parent;
+  SUBLET_TRY(const HostSession host, OpenHost(flags));
+  SUBLET_TRY(const TenantInfo tenant, FindTenant(host, state.tenant, state.host_namespace));
+  if (tenant.status == "Paused") {
+    return Status(Reason::kConflict,
+                  "tenant " + state.tenant + " is paused; run: sublet resume " + state.tenant);
+  }
+  state.paused = false;
+  return SaveEndpoint(state);
 }
 
 }  // namespace
@@ -273,6 +293,9 @@ int RunCredential(int argc, char** argv) {
   auto state = LoadEndpoint(argv[1]);
   if (!state.ok()) {
     return Fail(state.error(), "sublet connect NAME");
+  }
+  if (const auto awake = CheckAwake(*state); !awake.ok()) {
+    return Fail(awake.error());
   }
   if (const auto alive = EnsureEndpoint(*state); !alive.ok()) {
     return Fail(alive.error());

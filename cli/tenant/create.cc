@@ -103,7 +103,20 @@ class Creation {
   Creation(const CreateFlags& flags, const HostSession& host, Progress& progress)
       : flags_(flags), host_(host), progress_(progress) {}
 
+  // What to do after an error; "" when the error says it.
+  const std::string& next() const { return next_; }
+
   Result<std::string> Run(TenantSpec spec, const config::TenantConfig& config) {
+    next_ = LookAtPod(spec.name, spec.host_namespace);
+    auto context = Try(std::move(spec), config);
+    if (!context.ok() && !context.error().Is(Reason::kTimeout)) {
+      next_.clear();
+    }
+    return context;
+  }
+
+ private:
+  Result<std::string> Try(TenantSpec spec, const config::TenantConfig& config) {
     SUBLET_TRY(const auto existing, Existing(host_, spec));
     if (existing && !flags_.upgrade) {
       if (!flags_.connect) {
@@ -122,11 +135,11 @@ class Creation {
     if (!installed.ok() && !existing) {
       progress_.Failed();
       Rollback(spec);
+      next_ = "sublet create " + spec.name + " --timeout 10m    (if it only needs longer)";
     }
     return installed;
   }
 
- private:
   Result<void> Prepare(TenantSpec& spec, const config::TenantConfig& config) {
     if (spec.image.empty()) {
       progress_.Begin("tenant image ready");
@@ -189,6 +202,7 @@ class Creation {
   const CreateFlags& flags_;
   const HostSession& host_;
   Progress& progress_;
+  std::string next_;
 };
 
 int Create(const CreateFlags& flags) {
@@ -226,10 +240,11 @@ int Create(const CreateFlags& flags) {
     return Fail(host.error(), "sublet host up");
   }
   Progress progress(flags.output == "json");
-  const auto context = Creation(flags, *host, progress).Run(spec, *config);
+  Creation creation(flags, *host, progress);
+  const auto context = creation.Run(spec, *config);
   progress.Done();
   if (!context.ok()) {
-    return Fail(context.error());
+    return Fail(context.error(), creation.next());
   }
   if (flags.output == "json") {
     std::printf("%s\n", Json{{"name", spec.name},

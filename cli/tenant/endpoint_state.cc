@@ -134,6 +134,7 @@ Result<EndpointState> LoadEndpoint(const std::string& context) {
   state.host_namespace = kube::FindString(json, {"namespace"});
   state.port = static_cast<std::uint16_t>(kube::FindInt(json, {"port"}));
   state.pid = kube::FindInt(json, {"pid"});
+  state.paused = kube::FindBool(json, {"paused"});
   state.certificate_pem = kube::FindString(json, {"certificate"});
   state.key_pem = kube::FindString(json, {"key"});
   if (state.context != context || state.port == 0) {
@@ -148,13 +149,10 @@ Result<void> SaveEndpoint(const EndpointState& state) {
   const std::string path = directory + "/" + FileName(state.context);
   const std::string fresh = path + "." + std::to_string(getpid());
   const std::string text = Json{
-      {"context", state.context},
-      {"parent", state.parent},
-      {"tenant", state.tenant},
-      {"namespace", state.host_namespace},
-      {"port", state.port},
-      {"pid", state.pid},
-      {"certificate", state.certificate_pem},
+      {"context", state.context}, {"parent", state.parent},
+      {"tenant", state.tenant},   {"namespace", state.host_namespace},
+      {"port", state.port},       {"pid", state.pid},
+      {"paused", state.paused},   {"certificate", state.certificate_pem},
       {"key", state.key_pem}}.dump();
   const int fd = open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) {

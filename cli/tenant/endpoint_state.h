@@ -20,6 +20,7 @@ struct EndpointState {
   std::string host_namespace;
   std::uint16_t port = 0;  // on 127.0.0.1
   std::int64_t pid = 0;    // of the process, 0 = not running
+  bool paused = false;     // the tenant was, from this machine; it may have been resumed since
   std::string certificate_pem;
   std::string key_pem;
 };

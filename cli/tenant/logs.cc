@@ -39,7 +39,11 @@ int RunLogs(int argc, char** argv) {
   request.target += tail >= 0 ? "&tailLines=" + std::to_string(tail) : "";
   auto stream = host->client.transport().OpenStream(request);
   if (!stream.ok()) {
-    return Fail(stream.error());
+    return tenant->status == "Paused"
+               ? Fail(Status(Reason::kConflict,
+                             "tenant " + tenant->name + " is paused, nothing of it runs"),
+                      "sublet resume " + tenant->name)
+               : Fail(stream.error(), LookAtPod(tenant->name, tenant->host_namespace));
   }
   for (;;) {
     auto chunk = (*stream)->Next(Deadline::max());

@@ -7,6 +7,7 @@
 #include "cli/flags.h"
 #include "cli/output.h"
 #include "cli/tenant/commands.h"
+#include "cli/tenant/endpoint_state.h"
 #include "kube/object.h"
 #include "kube/timestamp.h"
 
@@ -56,8 +57,20 @@ Result<void> WaitForPodsGone(const HostSession& host, const TenantInfo& tenant, 
   return Timeout("some pods of tenant " + tenant.name + " are still ending");
 }
 
+// So that kubectl is told at once what it would else try for a minute (RunCredential).
+void NotePaused(const HostSession& host, const TenantInfo& tenant) {
+  for (EndpointState& state : AllEndpoints()) {
+    if (state.tenant == tenant.name && state.host_namespace == tenant.host_namespace &&
+        state.parent == host.context) {
+      state.paused = true;
+      (void)SaveEndpoint(state);
+    }
+  }
+}
+
 Result<void> Pause(const HostSession& host, const TenantInfo& tenant, const PauseFlags& flags,
                    Progress& progress) {
+  NotePaused(host, tenant);
   progress.Begin("control plane stopped");
   SUBLET_RETURN_IF_ERROR(
       Scale(host, tenant, 0,
@@ -109,7 +122,9 @@ int RunEither(PauseFlags& flags, bool pause) {
       pause ? Pause(*host, *tenant, flags, progress) : Resume(*host, *tenant, flags, progress);
   if (!done.ok()) {
     progress.Failed();
-    return Fail(done.error());
+    return Fail(done.error(), done.error().Is(Reason::kTimeout)
+                                  ? LookAtPod(tenant->name, tenant->host_namespace)
+                                  : "");
   }
   progress.Done();
   std::fprintf(stderr,

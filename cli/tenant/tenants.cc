@@ -162,9 +162,8 @@ class TenantWait {
         return std::move(*access);
       }
     }
-    return Timeout("tenant " + tenant_.name + " did not become ready; still missing: " + missing_ +
-                   "\n  next: kubectl describe pod -n " + tenant_.host_namespace + " " +
-                   tenant_.name + "-0");
+    return Status(Reason::kTimeout,
+                  "tenant " + tenant_.name + " did not become ready; still missing: " + missing_);
   }
 
  private:
@@ -212,6 +211,11 @@ class TenantWait {
 };
 
 }  // namespace
+
+std::string LookAtPod(std::string_view name, std::string_view host_namespace) {
+  return "kubectl describe pod -n " + std::string(host_namespace) + " " + std::string(name) +
+         "-0    (in the host's context)";
+}
 
 Result<TenantAccess> WaitForTenant(const HostSession& host, const TenantInfo& tenant,
                                    Deadline deadline,

@@ -50,10 +50,13 @@ struct TenantAccess {
 Result<std::optional<TenantAccess>> ReadAccess(const HostSession& host, const TenantInfo& tenant);
 
 // Waits until the tenant serves and its credentials are there. `note` is called with what it waits
-// for. Errors: Timeout, saying what was missing and the next command.
+// for. Errors: Timeout, saying what was missing.
 Result<TenantAccess> WaitForTenant(const HostSession& host, const TenantInfo& tenant,
                                    Deadline deadline,
                                    const std::function<void(std::string_view)>& note);
+
+// What a person looks at when a tenant does not become ready.
+std::string LookAtPod(std::string_view name, std::string_view host_namespace);
 
 // Starts a paused tenant again; does nothing to others. Returns before it serves.
 Result<void> WakeTenant(const HostSession& host, const TenantInfo& tenant);

@@ -203,6 +203,10 @@ check "27 list says so" "Paused" sublet list
 check "27 connect to a paused tenant resumes it" "" \
   sublet connect research-cluster
 check "27 it serves" "default" kubectl get namespaces
+check "27 paused while kubectl talks to it" "" sublet pause research-cluster
+refuse "27 kubectl is told at once what to do" "sublet resume research-cluster" kubectl get namespaces
+check "27 resume" "" sublet resume research-cluster
+check "27 and kubectl goes on" "default" kubectl get namespaces
 sublet disconnect >/dev/null 2>&1
 check "27 version -o json" "is JSON" is_json sublet version -o json
 check "27 doctor -o json" "is JSON" is_json sublet doctor -o json
