@@ -217,7 +217,9 @@ const std::vector<Key>& Schema() {
        [](const N& n, C& c) { return ReadBool(n, c.control_plane.scheduler_enabled); }},
       {"controlPlane.scheduler.profiles", "list of {schedulerName, profile, arguments}",
        "behaviour per scheduler name; arguments as KAI names them, for example kValue, or "
-       "usageHalfLifePeriod (168h: past use counts in the fair share, half of it after a week); "
+       "usageDBConfig.usageParams.halfLifePeriod (168h: past use counts in the fair share, half of "
+       "it after a week; also windowType sliding, tumbling or cron, windowSize, "
+       "tumblingWindowStartTime, cronString); "
        "profiles: default, kai-0.7, kai-0.9, kai-0.13, kai-0.17",
        [](const N& n, C& c) { return ReadProfiles(n, c.control_plane.scheduler_profiles); }},
       {"controlPlane.scheduler.kai.enabled", "bool", "KAI's CRDs, queues and admission (true)",

@@ -191,8 +191,17 @@ Result<void> CheckTopology(const Json& topology, const Json* old) {
   for (const Json& level : *levels) {
     labels.emplace_back(FindString(level, {"nodeLabel"}));
   }
-  if (std::set<std::string>(labels.begin(), labels.end()).size() != labels.size()) {
-    causes.push_back(Wrong("spec.levels", levels->dump().substr(0, 200), "must be unique"));
+  std::set<std::string> names(labels.begin(), labels.end());
+  if (names.size() != labels.size()) {
+    causes.push_back(
+        Wrong("spec.levels", levels->dump().substr(0, 200), "nodeLabel must be unique"));
+  }
+  for (std::size_t i = 0; i < levels->size(); ++i) {
+    const std::string alias(FindString((*levels)[i], {"alias"}));
+    if (!alias.empty() && !names.insert(alias).second) {
+      causes.push_back(Wrong("spec.levels[" + std::to_string(i) + "].alias", alias,
+                             "must be unique and no nodeLabel of this topology"));
+    }
   }
   for (std::size_t i = 0; i + 1 < labels.size(); ++i) {
     if (labels[i] == "kubernetes.io/hostname") {
@@ -209,7 +218,8 @@ Result<void> CheckTopology(const Json& topology, const Json* old) {
       }
     }
     if (before != labels) {
-      causes.push_back(Wrong("spec.levels", levels->dump().substr(0, 200), "field is immutable"));
+      causes.push_back(Wrong("spec.levels", levels->dump().substr(0, 200),
+                             "nodeLabel structure is immutable; only aliases may be edited"));
     }
   }
   return Outcome(topology, "kai.scheduler", "Topology", std::move(causes));

@@ -72,6 +72,13 @@ TEST(AdmissionTest, PodGroupsAndTopologies) {
               HasSubstr("lowest level"));
   EXPECT_THAT(Refusal(CheckTopology(topology({"zone", "zone"}), nullptr)), HasSubstr("unique"));
   EXPECT_THAT(Refusal(CheckTopology(topology({"zone"}), &old)), HasSubstr("immutable"));
+  Json named = old;
+  named["spec"]["levels"][1]["alias"] = "cabinet";
+  EXPECT_TRUE(CheckTopology(named, &old).ok());
+  named["spec"]["levels"][0]["alias"] = "cabinet";
+  EXPECT_THAT(Refusal(CheckTopology(named, &old)), HasSubstr("spec.levels[1].alias"));
+  named["spec"]["levels"][0]["alias"] = "rack";
+  EXPECT_THAT(Refusal(CheckTopology(named, &old)), HasSubstr("spec.levels[0].alias"));
 }
 
 }  // namespace

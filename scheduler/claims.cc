@@ -2,102 +2,16 @@
 
 #include <algorithm>
 #include <cctype>
-#include <set>
 
-#include "scheduler/device_selector.h"
+#include "scheduler/device_search.h"
 #include "scheduler/filters.h"
 
 namespace sublet::scheduler {
 
-// What is derived from `slices` and `claims`, made again when they changed.
-struct DeviceIndex {
-  struct Ref {
-    const DeviceSlice* slice;
-    const SliceDevice* device;
-    ClaimDevice id;
-  };
-  std::uint64_t slices_at = 0, nodes_at = 0, claims_at = 0;
-  std::set<std::string> current;                  // slices of complete pools' newest generation
-  std::map<std::string, std::vector<Ref>> nodes;  // by node name, filled when asked
-  std::set<ClaimDevice> taken;
-};
-
 namespace {
-
-using Ref = DeviceIndex::Ref;
 
 int Consumers(const ClaimSpec& claim) {
   return static_cast<int>(claim.reserved_for.size()) + claim.reserved_for_others;
-}
-
-std::set<std::string> CurrentSlices(const State& state) {
-  struct Pool {
-    std::int64_t newest = 0, wanted = 0, have = 0;
-  };
-  std::map<std::pair<std::string, std::string>, Pool> pools;
-  for (const auto& [name, slice] : state.slices) {
-    Pool& pool = pools[{slice.driver, slice.pool}];
-    if (slice.generation > pool.newest) {
-      pool = {slice.generation, 0, 0};
-    }
-    if (slice.generation == pool.newest) {
-      ++pool.have;
-      pool.wanted = slice.pool_slices;
-    }
-  }
-  std::set<std::string> current;
-  for (const auto& [name, slice] : state.slices) {
-    const Pool& pool = pools[{slice.driver, slice.pool}];
-    if (slice.generation == pool.newest && pool.have >= pool.wanted) {
-      current.insert(name);
-    }
-  }
-  return current;
-}
-
-DeviceIndex& IndexOf(const State& state) {
-  if (state.device_index == nullptr) {
-    state.device_index = std::make_shared<DeviceIndex>();
-  }
-  DeviceIndex& index = *state.device_index;
-  if (index.slices_at != state.slice_generation || index.nodes_at != state.node_generation) {
-    index.slices_at = state.slice_generation;
-    index.nodes_at = state.node_generation;
-    index.nodes.clear();
-    index.current = CurrentSlices(state);
-  }
-  if (index.claims_at != state.claim_generation) {
-    index.claims_at = state.claim_generation;
-    index.taken.clear();
-    for (const auto& [key, claim] : state.claims) {
-      index.taken.insert(claim.allocated.begin(), claim.allocated.end());
-    }
-  }
-  return index;
-}
-
-bool Reaches(const DeviceSlice& slice, const NodeSpec& node) {
-  return slice.node.empty()
-             ? slice.nodes.empty() ||
-                   std::any_of(slice.nodes.begin(), slice.nodes.end(),
-                               [&](const NodeTerm& term) { return TermMatches(term, node); })
-             : slice.node == node.name;
-}
-
-const std::vector<Ref>& DevicesOn(const State& state, const NodeSpec& node) {
-  DeviceIndex& index = IndexOf(state);
-  const auto [it, added] = index.nodes.try_emplace(node.name);
-  if (added) {
-    for (const auto& [name, slice] : state.slices) {
-      if (index.current.count(name) == 0 || !Reaches(slice, node)) {
-        continue;
-      }
-      for (const SliceDevice& device : slice.devices) {
-        it->second.push_back({&slice, &device, {slice.driver, slice.pool, device.name}});
-      }
-    }
-  }
-  return it->second;
 }
 
 bool OnNode(const State& state, const ClaimSpec& claim, const NodeSpec& node) {
@@ -106,65 +20,11 @@ bool OnNode(const State& state, const ClaimSpec& claim, const NodeSpec& node) {
            std::any_of(claim.allocated_on->begin(), claim.allocated_on->end(),
                        [&](const NodeTerm& term) { return TermMatches(term, node); });
   }
-  const std::vector<Ref>& here = DevicesOn(state, node);
+  const std::vector<DeviceRef>& here = DevicesOn(state, node);
   return std::all_of(claim.allocated.begin(), claim.allocated.end(), [&](const auto& device) {
-    return std::any_of(here.begin(), here.end(), [&](const Ref& ref) { return ref.id == device; });
+    return std::any_of(here.begin(), here.end(),
+                       [&](const DeviceRef& ref) { return ref.id == device; });
   });
-}
-
-struct Pick {
-  bool found = false;
-  std::vector<ClaimDevice> devices;
-  std::vector<std::string> requests;  // parallel
-};
-
-// `also` is taken besides what claims hold, and gains what is picked.
-Pick PickDevices(const State& state, const ClaimSpec& claim, const NodeSpec& node,
-                 std::set<ClaimDevice>* also) {
-  const std::set<ClaimDevice>& taken = IndexOf(state).taken;
-  struct Wanted {
-    const ClaimRequest* request;
-    std::vector<const Ref*> candidates;
-    bool blocked = false;  // All, and one of them is another's
-  };
-  std::vector<Wanted> all;
-  for (const ClaimRequest& request : claim.requests) {
-    Wanted wanted{&request, {}, false};
-    for (const Ref& ref : DevicesOn(state, node)) {
-      if (!std::all_of(request.selectors.begin(), request.selectors.end(),
-                       [&](const auto& s) { return s->Matches(ref.slice->driver, *ref.device); })) {
-        continue;
-      }
-      if (!ref.device->usable || taken.count(ref.id) > 0 || also->count(ref.id) > 0) {
-        wanted.blocked = wanted.blocked || request.all;
-      } else {
-        wanted.candidates.push_back(&ref);
-      }
-    }
-    all.push_back(std::move(wanted));
-  }
-  std::stable_sort(all.begin(), all.end(), [](const Wanted& a, const Wanted& b) {
-    return a.candidates.size() < b.candidates.size();
-  });
-  Pick pick;
-  for (const Wanted& wanted : all) {
-    const std::size_t count = wanted.request->all
-                                  ? std::max<std::size_t>(wanted.candidates.size(), 1)
-                                  : static_cast<std::size_t>(wanted.request->count);
-    std::size_t got = 0;
-    for (const Ref* ref : wanted.candidates) {
-      if (got < count && also->insert(ref->id).second) {
-        ++got;
-        pick.devices.push_back(ref->id);
-        pick.requests.push_back(wanted.request->name);
-      }
-    }
-    if (wanted.blocked || got < count) {
-      return {};
-    }
-  }
-  pick.found = true;
-  return pick;
 }
 
 std::string QueueProblem(const ClaimSpec& claim, const Task& task, const std::string& queue) {
@@ -189,34 +49,59 @@ bool NamesGpu(const std::string& device_class) {
 }
 
 std::int64_t GpusOf(const ClaimSpec& claim) {
+  const auto devices_for = [&](const std::string& name) {
+    return std::count(claim.allocated_for.begin(), claim.allocated_for.end(), name);
+  };
   std::int64_t gpus = 0;
   for (const ClaimRequest& request : claim.requests) {
-    if (NamesGpu(request.device_class)) {
-      const auto got =
-          std::count(claim.allocated_for.begin(), claim.allocated_for.end(), request.name);
-      gpus += request.all && got > 0 ? got : request.count;
+    // Before it is known which alternative it becomes, the first counts.
+    const ClaimRequest* one = &request;
+    for (const ClaimRequest& alternative : request.alternatives) {
+      if (one == &request || devices_for(alternative.name) > 0) {
+        one = &alternative;
+      }
+    }
+    if (NamesGpu(one->device_class) && !one->admin) {
+      const auto got = devices_for(one->name);
+      gpus += one->all && got > 0 ? got : one->count;
     }
   }
   return gpus * kDevice;
 }
 
-void AllocateClaim(State& state, ClaimSpec& claim, const std::string& pod_uid, NodeId node) {
+void AllocateClaims(State& state, const Task& task, NodeId node) {
   state.TouchClaims();
-  if (std::find(claim.reserved_for.begin(), claim.reserved_for.end(), pod_uid) ==
-      claim.reserved_for.end()) {
-    claim.reserved_for.push_back(pod_uid);
+  std::vector<const ClaimSpec*> open;
+  std::vector<ClaimSpec*> claims;
+  for (const std::string& name : task.claims) {
+    auto it = state.claims.find(task.ns + "/" + name);
+    if (it == state.claims.end()) {
+      continue;
+    }
+    ClaimSpec& claim = it->second;
+    if (std::find(claim.reserved_for.begin(), claim.reserved_for.end(), task.uid) ==
+        claim.reserved_for.end()) {
+      claim.reserved_for.push_back(task.uid);
+    }
+    if (claim.payer.empty() && !claim.from_template) {
+      claim.payer = task.uid;
+    }
+    if (claim.allocated.empty() && std::find(open.begin(), open.end(), &claim) == open.end()) {
+      open.push_back(&claim);
+      claims.push_back(&claim);
+    }
   }
-  if (claim.payer.empty() && !claim.from_template) {
-    claim.payer = pod_uid;
-  }
-  if (!claim.allocated.empty()) {
+  std::vector<ClaimPick> picks;
+  if (open.empty() || FindDevices(state, open, state.nodes[static_cast<std::size_t>(node)].spec,
+                                  &picks) != SearchEnd::kFound) {
     return;
   }
-  std::set<ClaimDevice> also;
-  Pick pick = PickDevices(state, claim, state.nodes[static_cast<std::size_t>(node)].spec, &also);
-  claim.allocated = std::move(pick.devices);
-  claim.allocated_for = std::move(pick.requests);
-  claim.allocated_on.reset();
+  for (std::size_t i = 0; i < picks.size(); ++i) {
+    claims[i]->allocated = std::move(picks[i].devices);
+    claims[i]->allocated_for = std::move(picks[i].requests);
+    claims[i]->holds = std::move(picks[i].holds);
+    claims[i]->allocated_on = std::move(picks[i].reach);
+  }
   state.TouchClaims();  // what was free for the choice no longer is
 }
 
@@ -228,6 +113,7 @@ void ReleaseClaim(State& state, ClaimSpec& claim, const std::string& pod_uid) {
   if (Consumers(claim) == 0) {
     claim.allocated.clear();
     claim.allocated_for.clear();
+    claim.holds.clear();
     claim.allocated_on.reset();
     claim.payer.clear();
   }
@@ -264,24 +150,29 @@ std::string CheckClaims(const State& state, const Task& task, const std::string&
 
 std::string ClaimsFit(const State& state, const Task& task, NodeId node) {
   const NodeSpec& spec = state.nodes[static_cast<std::size_t>(node)].spec;
-  std::set<ClaimDevice> also;
+  std::vector<const ClaimSpec*> open;
   for (const std::string& claim_name : task.claims) {
     auto it = state.claims.find(task.ns + "/" + claim_name);
     if (it == state.claims.end()) {
       return "cannot allocate all claims";
     }
     const ClaimSpec& claim = it->second;
-    if (!claim.allocated.empty()) {
-      if (!OnNode(state, claim, spec)) {
-        return "resourceclaim not available on the node";
+    if (claim.allocated.empty()) {
+      if (std::find(open.begin(), open.end(), &claim) == open.end()) {
+        open.push_back(&claim);
       }
-      continue;
-    }
-    if (!PickDevices(state, claim, spec, &also).found) {
-      return "cannot allocate all claims";
+    } else if (!OnNode(state, claim, spec)) {
+      return "resourceclaim not available on the node";
     }
   }
-  return "";
+  std::vector<ClaimPick> picks;
+  switch (open.empty() ? SearchEnd::kFound : FindDevices(state, open, spec, &picks)) {
+    case SearchEnd::kFound: return "";
+    case SearchEnd::kNothing: return "cannot allocate all claims";
+    case SearchEnd::kCutOff: break;
+  }
+  return "cannot allocate all claims: no choice of devices was found in " +
+         std::to_string(kDeviceTries) + " tries";
 }
 
 }  // namespace sublet::scheduler

@@ -64,6 +64,15 @@ std::optional<Millis> DurationOf(std::string_view text) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(*duration).count();
 }
 
+std::vector<Toleration> TolerationsFrom(const Json& array) {
+  std::vector<Toleration> out;
+  for (const Json& item : array) {
+    out.push_back({Text(item, {"key"}), FindString(item, {"operator"}) == "Exists",
+                   Text(item, {"value"}), Text(item, {"effect"})});
+  }
+  return out;
+}
+
 kube::Quantity Amount(const Json& value) {
   if (value.is_string()) {
     return kube::Quantity::ParseOrZero(value.get<std::string>());
@@ -400,11 +409,7 @@ PodSpec PodFromJson(const Json& pod, const PodLookups& lookups) {
   ReadSharing(pod, &out);
   Constraints& constraints = out.constraints;
   constraints.node_selector = LabelMap(Find(pod, {"spec", "nodeSelector"}));
-  for (const Json& item : Array(pod, {"spec", "tolerations"})) {
-    constraints.tolerations.push_back({Text(item, {"key"}),
-                                       FindString(item, {"operator"}) == "Exists",
-                                       Text(item, {"value"}), Text(item, {"effect"})});
-  }
+  constraints.tolerations = internal::TolerationsFrom(Array(pod, {"spec", "tolerations"}));
   for (const Json& container : Array(pod, {"spec", "containers"})) {
     for (const Json& port : Array(container, {"ports"})) {
       if (const auto number = FindInt(port, {"hostPort"}); number > 0) {

@@ -80,16 +80,17 @@ struct DeviceClassFacts {
   std::string problem;  // "" or why its selectors cannot be followed
 };
 DeviceClassFacts DeviceClassFromJson(const kube::Json& device_class);
-// resource.k8s.io/v1. What the engine cannot do (ClaimSpec::problem): requests with firstAvailable,
-// adminAccess or capacity, constraints between devices, CEL beyond DeviceSelector.
+// resource.k8s.io/v1. What the engine cannot do (ClaimSpec::problem): kinds of requests and
+// constraints that are not known here, CEL beyond DeviceSelector.
 ClaimSpec ClaimFromJson(const kube::Json& claim);
 // Adds the selectors of the classes that the claim names, or the reason why they cannot be
 // followed; `find` gives nothing for a class that does not exist.
 void ResolveClasses(
     const std::function<std::optional<DeviceClassFacts>(const std::string& name)>& find,
     ClaimSpec* claim);
-// Devices that are tainted or share counters with others are not usable; neither are those of a
-// slice that says for each device where it is.
+// The classes that it names, sorted, unique.
+std::vector<std::string> ClassesOf(const ClaimSpec& claim);
+// Devices that wait for binding conditions are not usable.
 DeviceSlice SliceFromJson(const kube::Json& slice);
 DisruptionBudget BudgetFromJson(const kube::Json& budget);
 

@@ -25,5 +25,7 @@ kube::Quantity Amount(const kube::Json& value);
 std::vector<std::string> Strings(const kube::Json& array);
 Selector Requirements(const kube::Json& expressions);
 NodeTerm NodeTermFrom(const kube::Json& term);
+// Of pods and of device requests.
+std::vector<Toleration> TolerationsFrom(const kube::Json& array);
 
 }  // namespace sublet::scheduler::internal

@@ -137,11 +137,7 @@ PodGroupSpec PodGroupFromJson(
   out.name = std::string(kube::NameOf(group));
   out.uid = std::string(kube::UidOf(group));
   out.queue = Text(group, {"spec", "queue"});
-  out.scheduler_name = "kai-scheduler";
-  if (const std::string name(kube::AnnotationOf(group, "sublet.dev/scheduler-name"));
-      !name.empty()) {
-    out.scheduler_name = name;
-  }
+  out.scheduler_name = kube::AnnotationOf(group, "sublet.dev/scheduler-name");
   out.priority =
       priority ? priority(Text(group, {"spec", "priorityClassName"})).value_or(kTrain) : kTrain;
   out.preemptibility = Text(group, {"spec", "preemptibility"});
@@ -178,6 +174,7 @@ TopologySpec TopologyFromJson(const Json& topology) {
   out.name = std::string(kube::NameOf(topology));
   for (const Json& level : Array(topology, {"spec", "levels"})) {
     out.levels.push_back(Text(level, {"nodeLabel"}));
+    out.aliases.push_back(Text(level, {"alias"}));
   }
   return out;
 }

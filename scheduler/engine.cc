@@ -64,7 +64,42 @@ void Engine::Apply(const NodeSpec& node) {
 void Engine::Apply(const QueueSpec& queue) { state_.UpsertQueue(queue); }
 
 void Engine::Apply(const PodGroupSpec& group) {
-  const int profile = ProfileFor(group.scheduler_name);
+  if (!group.scheduler_name.empty()) {
+    open_groups_.erase(group.Key());
+    ApplyGroup(group, ProfileFor(group.scheduler_name));
+    return;
+  }
+  OpenGroup& open = open_groups_[group.Key()];
+  open.spec = group;
+  if (open.profile == kNone) {
+    open.profile = ProfileFor("kai-scheduler");
+    const JobId job = state_.FindJob(group.Key());
+    if (job != kNone && state_.job(job).total > 0) {  // its pods came first
+      open.profile = static_cast<int>(profiles_.size());
+      for (const PodSet& set : state_.job(job).pod_sets) {
+        for (TaskId id : set.tasks) {
+          open.profile = std::min(open.profile, ProfileFor(state_.task(id).scheduler_name));
+        }
+      }
+    }
+  }
+  ApplyGroup(group, open.profile);
+}
+
+// A pod of the group belongs to `profile`. Pods that disagree: the profile that is listed first.
+void Engine::JoinOpenGroup(const std::string& key, int profile) {
+  const auto open = open_groups_.find(key);
+  if (open == open_groups_.end() || profile == kNone || profile == open->second.profile) {
+    return;
+  }
+  const JobId job = state_.FindJob(key);
+  if (job == kNone || state_.job(job).total == 0 || profile < open->second.profile) {
+    open->second.profile = profile;
+    ApplyGroup(open->second.spec, profile);
+  }
+}
+
+void Engine::ApplyGroup(const PodGroupSpec& group, int profile) {
   if (profile == kNone) {
     state_.UpsertPodGroup(group, kNone);
     return;
@@ -114,6 +149,9 @@ void Engine::Apply(const PodSpec& pod) {
     state_.UpsertPod(alone, profile);
   } else {
     // KAI places only pods of a group; one without is waited for, not placed.
+    if (!open_groups_.empty() && !pod.group.empty()) {
+      JoinOpenGroup(pod.group, profile);
+    }
     state_.UpsertPod(pod, profile);
   }
   if (pod.refusals > 1) {
@@ -143,7 +181,10 @@ void Engine::Apply(const Snapshot& snapshot) {
 }
 void Engine::DeleteNode(const std::string& name) { state_.DeleteNode(name); }
 void Engine::DeleteQueue(const std::string& name) { state_.DeleteQueue(name); }
-void Engine::DeletePodGroup(const std::string& key) { state_.DeletePodGroup(key); }
+void Engine::DeletePodGroup(const std::string& key) {
+  open_groups_.erase(key);
+  state_.DeletePodGroup(key);
+}
 void Engine::DeletePod(const std::string& uid) { state_.DeletePod(uid); }
 void Engine::DeleteTopology(const std::string& name) { state_.DeleteTopology(name); }
 void Engine::DeleteClaim(const std::string& key) { state_.DeleteClaim(key); }

@@ -170,6 +170,8 @@ class Engine {
   int ProfileFor(const std::string& scheduler_name) const;
 
  private:
+  void ApplyGroup(const PodGroupSpec& group, int profile);
+  void JoinOpenGroup(const std::string& key, int profile);
   void BeginCycle(Millis now);
   std::int64_t Stopwatch() const { return stopwatch_ ? stopwatch_() : 0; }
   void RunMeasured(Action action, Session& session, ActionStats* stats);
@@ -184,6 +186,12 @@ class Engine {
   std::vector<AttemptNote> notes_;
   Millis earliest_ = kNever;                     // of the last cycle
   std::map<std::string, std::string> promises_;  // of the last cycle: pod -> node
+  // Groups that do not say which scheduler they belong to, and whose they are by their pods.
+  struct OpenGroup {
+    PodGroupSpec spec;
+    int profile = kNone;
+  };
+  std::map<std::string, OpenGroup> open_groups_;
   std::set<std::string>
       backing_off_;  // uids of pods that wait after a refusal, or did; cleaned by node events
 };

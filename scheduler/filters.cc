@@ -283,7 +283,7 @@ std::string Filter(Session& session, const Task& task, NodeId id) {
       return "node(s) had untolerated taint {" + taint.key + ": " + taint.value + "}";
     }
   }
-  if (!task.claims.empty() && task.placements.empty()) {
+  if (!task.claims.empty()) {
     if (std::string reason = ClaimsFit(state, task, id); !reason.empty()) {
       return reason;
     }

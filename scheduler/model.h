@@ -231,7 +231,7 @@ struct SubGroupSpec {
 struct PodGroupSpec {
   std::string ns, name, uid;
   std::string queue;
-  std::string scheduler_name;
+  std::string scheduler_name;  // "" = that of its pods; kai-scheduler while there are none
   int priority = 0;
   std::string preemptibility;  // "", preemptible, non-preemptible
   SubGroupSpec root;
@@ -247,7 +247,8 @@ struct PodGroupSpec {
 
 struct TopologySpec {
   std::string name;
-  std::vector<std::string> levels;  // node label keys, coarse to fine
+  std::vector<std::string> levels;   // node label keys, coarse to fine
+  std::vector<std::string> aliases;  // of the levels, "" = none; shorter = none for the rest
 };
 
 struct NamespaceSpec {
@@ -261,11 +262,31 @@ struct DeviceAttribute {
   std::string text;         // kText, kVersion
   std::int64_t number = 0;  // kNumber, kBool
 };
+// An amount of a device that may be shared, in thousandths, and how a request for a part is rounded.
+struct DevicePart {
+  std::int64_t value = 0;
+  bool ruled = false;                    // without a rule a request that names no part takes all
+  std::optional<std::int64_t> fallback;  // what a request that says nothing takes
+  std::vector<std::int64_t> values;      // the only amounts there are; sorted
+  std::optional<std::int64_t> least, most, step;
+};
+struct CounterUse {
+  std::string set;
+  std::map<std::string, std::int64_t> amounts;  // thousandths, by counter
+};
 struct SliceDevice {
   std::string name;
   std::map<std::string, DeviceAttribute> attributes;  // by "domain/name"
   std::map<std::string, std::string> capacity;        // quantities, by "domain/name"
-  bool usable = true;  // false: tainted, or partitioned in a way that is not understood
+  bool usable = true;                       // false: it waits for conditions that nobody here sets
+  std::vector<Taint> taints;                // that keep claims off
+  bool shared = false;                      // several claims may each take a part of it
+  std::map<std::string, DevicePart> parts;  // `capacity` as numbers
+  std::vector<CounterUse> uses;             // of its pool's counters
+  // Where it can be reached, in a slice that says so for each device.
+  std::string node;             // "" = `nodes`
+  std::vector<NodeTerm> nodes;  // any of them; empty = every node
+  bool binds_to_node = false;   // allocated on a node it stays with that node
 };
 struct DeviceSlice {
   std::string name, driver, pool;
@@ -275,31 +296,52 @@ struct DeviceSlice {
   std::int64_t generation = 0;  // only the newest of a pool counts
   std::int64_t pool_slices =
       0;  // how many slices the pool has; 0 = not said. Fewer: not usable yet
+  bool each_device_says = false;  // perDeviceNodeSelection
+  // What partitions of one device share: thousandths by set and counter. Pool-wide.
+  std::map<std::string, std::map<std::string, std::int64_t>> counters;
 };
 struct ClaimDevice {
   std::string driver, pool, device;
   auto operator<=>(const ClaimDevice&) const = default;
 };
+// How an allocated device is held.
+struct DeviceHold {
+  bool admin = false;                         // looks on; does not keep others off
+  bool shared = false;                        // holds `parts` of it only
+  std::map<std::string, std::int64_t> parts;  // thousandths by "domain/name"
+};
 class DeviceSelector;
 struct ClaimRequest {
-  std::string name;
+  std::string name;  // of an alternative: "request/alternative"
   std::string device_class;
   std::int64_t count = 1;
   bool all = false;  // AllocationMode All
   // The class's and the request's own; all must hold.
   std::vector<std::shared_ptr<const DeviceSelector>> selectors;
+  bool admin = false;
+  std::vector<Toleration> tolerations;
+  std::vector<std::pair<std::string, std::int64_t>> capacity;  // thousandths, by name
+  // firstAvailable: one of these, the earliest that can be had; nothing else of the request counts.
+  std::vector<ClaimRequest> alternatives;
+};
+struct DeviceConstraint {
+  std::string attribute;              // "domain/name"
+  bool distinct = false;              // all values differ, else all are equal
+  std::vector<std::string> requests;  // empty = all
 };
 struct ClaimSpec {
   std::string ns, name, uid;
   std::string queue_label;
   std::vector<ClaimRequest> requests;
+  std::vector<DeviceConstraint> constraints;
   std::string problem;  // "" or why it cannot be allocated at all
   bool deleting = false;
   bool from_template = false;
   std::string owner_uid;  // of the pod that it was made for
   std::vector<ClaimDevice> allocated;
   std::vector<std::string> allocated_for;  // the request of each allocated device
-  // Where what the API says is allocated can be reached; absent: where the slices say.
+  std::vector<DeviceHold> holds;           // of each allocated device; shorter = held whole
+  // Where what is allocated can be reached, empty = everywhere; absent: where the slices say.
   std::optional<std::vector<NodeTerm>> allocated_on;
   std::vector<std::string> reserved_for;  // pod uids
   int reserved_for_others = 0;

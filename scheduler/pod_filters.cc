@@ -37,6 +37,14 @@ bool Counts(const State& state, TaskId id, NodeId node) {
   return false;
 }
 
+// True for those, and for pods that are leaving: until they are gone, what they keep away stays away
+// and their ports are taken. So do KAI, in its simulations too, and kube-scheduler.
+bool IsThere(const State& state, TaskId id, NodeId node) {
+  const auto& placements = state.task(id).placements;
+  return std::any_of(placements.begin(), placements.end(),
+                     [&](const Placement& placement) { return placement.node == node; });
+}
+
 template <typename F>
 bool AnyPodInDomain(const State& state, const std::string& key, const std::string& value,
                     TaskId self, F matches) {
@@ -49,7 +57,7 @@ bool AnyPodInDomain(const State& state, const std::string& key, const std::strin
       continue;
     }
     for (TaskId id : state.nodes[i].tasks) {
-      if (id != self && Counts(state, id, static_cast<NodeId>(i)) && matches(state.task(id))) {
+      if (id != self && IsThere(state, id, static_cast<NodeId>(i)) && matches(state.task(id))) {
         return true;
       }
     }
@@ -61,7 +69,7 @@ template <typename F>
 bool AnyPodAnywhere(const State& state, TaskId self, F matches) {
   for (std::size_t i = 0; i < state.nodes.size(); ++i) {
     for (TaskId id : state.nodes[i].tasks) {
-      if (id != self && Counts(state, id, static_cast<NodeId>(i)) && matches(state.task(id))) {
+      if (id != self && IsThere(state, id, static_cast<NodeId>(i)) && matches(state.task(id))) {
         return true;
       }
     }
@@ -76,7 +84,7 @@ bool PortsClash(const HostPort& a, const HostPort& b) {
 
 bool PortsFree(const State& state, const Task& task, TaskId self, NodeId node) {
   for (TaskId id : state.nodes[static_cast<std::size_t>(node)].tasks) {
-    if (id == self || !Counts(state, id, node)) {
+    if (id == self || !IsThere(state, id, node)) {
       continue;
     }
     for (const HostPort& taken : state.task(id).shape->constraints.ports) {
@@ -134,7 +142,7 @@ std::string ExistingReason(const State& state, const Task& task, TaskId self, No
     for (TaskId other : state.nodes[i].tasks) {
       const Task& pod = state.task(other);
       if (other == self || pod.shape->constraints.anti_affinity.empty() ||
-          !Counts(state, other, static_cast<NodeId>(i))) {
+          !IsThere(state, other, static_cast<NodeId>(i))) {
         continue;
       }
       for (const PodAffinityTerm& term : pod.shape->constraints.anti_affinity) {
@@ -216,7 +224,7 @@ std::string VolumeLimitReason(const State& state, const Task& task, NodeId id) {
   // A volume that several pods of the node use is attached once.
   std::set<std::pair<std::string, std::string>> attached;
   for (TaskId other : node.tasks) {
-    if (Counts(state, other, id)) {
+    if (IsThere(state, other, id)) {
       const Task& pod = state.task(other);
       attached.insert(pod.attachments.begin(), pod.attachments.end());
     }

@@ -1,7 +1,11 @@
 #include "scheduler/profile.h"
 
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <string_view>
+
+#include "kube/timestamp.h"
 
 namespace sublet::scheduler {
 
@@ -141,6 +145,61 @@ void DropConsolidationIfSpread(Profile& profile) {
   }
 }
 
+// KAI's usageDBConfig. What speaks of its database (client, staleness, timeouts) has nothing to
+// speak of here.
+constexpr std::string_view kUsagePrefix = "usageDBConfig.usageParams.";
+
+Result<void> SetUsageParam(UsageParams& usage, const std::string& key, const std::string& param,
+                           const std::string& value) {
+  const auto duration = [&](Millis least, Millis* to) -> Result<void> {
+    SUBLET_TRY(const Millis read, Duration(key, value));
+    if (read < least) {
+      return BadValue(key, value, least == 0 ? "a duration from 0 on" : "a duration from 1s on");
+    }
+    *to = read;
+    return Ok();
+  };
+  usage.on = true;
+  if (param == "halfLifePeriod") {
+    return duration(0, &usage.half_life);
+  }
+  if (param == "windowSize") {
+    return duration(1000, &usage.size);
+  }
+  if (param == "fetchInterval") {
+    return duration(1000, &usage.fetch);
+  }
+  if (param == "windowType") {
+    using Window = UsageParams::Window;
+    if (value != "sliding" && value != "tumbling" && value != "cron") {
+      return BadValue(key, value, "sliding, tumbling or cron");
+    }
+    usage.type = value == "sliding"    ? Window::kSliding
+                 : value == "tumbling" ? Window::kTumbling
+                                       : Window::kCron;
+    return Ok();
+  }
+  if (param == "tumblingWindowStartTime") {
+    const auto time = kube::ParseTime(value);
+    if (!time.ok()) {
+      return BadValue(key, value, "a time such as 2026-01-01T00:00:00Z");
+    }
+    usage.start =
+        std::chrono::duration_cast<std::chrono::milliseconds>(time->time_since_epoch()).count();
+    return Ok();
+  }
+  if (param == "cronString") {
+    usage.cron = value;
+    SUBLET_TRY(CronTimes times, CronTimes::Parse(value));
+    (void)times;
+    return Ok();
+  }
+  return Status(Reason::kInvalid,
+                "unknown scheduler argument \"" + key +
+                    "\"; known of usageParams: cronString, fetchInterval, halfLifePeriod, "
+                    "tumblingWindowStartTime, windowSize, windowType");
+}
+
 }  // namespace
 
 Result<void> SetArgument(Profile& profile, const std::string& key, const std::string& value) {
@@ -171,11 +230,10 @@ Result<void> SetArgument(Profile& profile, const std::string& key, const std::st
   if (key == "kValue") {
     return number(&profile.k, 0);
   }
-  if (key == "usageHalfLifePeriod") {
-    SUBLET_RETURN_IF_ERROR(duration(&profile.usage_half_life));
-    return profile.usage_half_life >= 0
-               ? Ok()
-               : Result<void>(BadValue(key, value, "a duration from 0 on"));
+  if (key == "usageHalfLifePeriod" || key.compare(0, kUsagePrefix.size(), kUsagePrefix) == 0) {
+    return SetUsageParam(
+        profile.usage, key,
+        key == "usageHalfLifePeriod" ? "halfLifePeriod" : key.substr(kUsagePrefix.size()), value);
   }
   // KAI's spelling is part of its interface; the right one is accepted too.
   if (key == "relcaimerSaturationMultiplier" || key == "reclaimerSaturationMultiplier") {
@@ -241,7 +299,7 @@ Result<void> SetArgument(Profile& profile, const std::string& key, const std::st
           "preemptMinRuntime, "
           "queueDepthPerAction.ACTION, reclaimMinRuntime, reclaimResolveMethod, "
           "relcaimerSaturationMultiplier, reserveAfter, respectDisruptionBudgets, searchSteps, "
-          "usageHalfLifePeriod, useSchedulingSignatures");
+          "usageDBConfig.usageParams.PARAM, usageHalfLifePeriod, useSchedulingSignatures");
 }
 
 }  // namespace sublet::scheduler

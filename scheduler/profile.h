@@ -10,6 +10,7 @@
 
 #include "base/result.h"
 #include "scheduler/model.h"
+#include "scheduler/usage_window.h"
 
 namespace sublet::scheduler {
 
@@ -33,7 +34,7 @@ struct Profile {
   bool score_resource_type = true;
   bool score_pod_affinity = true;  // preferred terms of node and pod affinity
   double k = 1;
-  Millis usage_half_life = 0;  // of the usage history; 0 = no history, usage counts as 0
+  UsageParams usage;  // of the usage history; off: usage counts as 0
   double saturation = 1;
   bool strict_fair_share = false;    // before 0.8: no saturation rule, nobody above the fair share
   bool preemptibility_field = true;  // else by priority alone

@@ -390,6 +390,89 @@ TEST(EngineTest, WhatIfOnACopyChangesNothing) {
   EXPECT_EQ(DecisionText(c.engine.Run(kNow)), "");
 }
 
+TEST(EngineTest, APodThatIsLeavingKeepsOthersAwayUntilItIsGone) {
+  for (const char* name : {"kai-0.13", "default"}) {
+    Engine engine({*NamedProfile(name)});
+    engine.Apply(MakeNode("n1", 4));
+    engine.Apply(MakeQueue("a", "", kUnlimited));
+    PodSpec leaves = MakePod("x", 0, 1, "n1");
+    leaves.phase = Phase::kReleasing;
+    leaves.labels = {{"app", "db"}};
+    PodAffinityTerm term;
+    term.topology_key = "kubernetes.io/hostname";
+    term.selector = {{"app", SelectorOperator::kIn, {"db"}}};
+    term.namespaces = {"t"};
+    leaves.constraints.anti_affinity = {term};
+    leaves.constraints.ports = {{"", "TCP", 80}};
+    PodSpec comes = MakePod("y", 0, 1);
+    comes.labels = {{"app", "db"}};
+    PodSpec serves = MakePod("z", 0, 1);
+    serves.constraints.ports = {{"", "TCP", 80}};
+    for (PodSpec* pod : {&leaves, &comes, &serves}) {
+      engine.Apply(MakeGroup(pod->name.substr(0, 1), "a", 1));
+      if (std::string(name) == "default") {
+        pod->scheduler_name = "default-scheduler";
+      }
+      engine.Apply(*pod);
+    }
+    EXPECT_EQ(DecisionText(engine.Run(kNow)), "") << name;
+    engine.DeletePod("x-0");
+    EXPECT_EQ(DecisionText(engine.Run(kNow + 1)), "bind y-0 n1\nbind z-0 n1\n") << name;
+  }
+}
+
+TEST(EngineTest, AGroupThatNamesNoSchedulerBelongsToThatOfItsPods) {
+  Profile usual = *NamedProfile("kai-0.13");
+  Profile other = *NamedProfile("kai-0.17");
+  other.scheduler_names = {"other"};
+  PodGroupSpec group = MakeGroup("x", "a", 1);
+  group.scheduler_name.clear();
+  PodSpec pod = MakePod("x", 0, 1);
+  pod.scheduler_name = "other";
+  for (const bool group_first : {true, false}) {
+    Engine engine({usual, other});
+    engine.Apply(MakeNode("n1", 1));
+    engine.Apply(MakeQueue("a", "", 1));
+    if (group_first) {
+      engine.Apply(group);
+    }
+    engine.Apply(pod);
+    engine.Apply(group);
+    EXPECT_EQ(engine.state().job(engine.state().FindJob("t/x")).profile, 1);
+    EXPECT_EQ(DecisionText(engine.Clone()->Run(kNow)), "bind x-0 n1\n");
+    EXPECT_EQ(DecisionText(engine.Run(kNow)), "bind x-0 n1\n");
+  }
+  // Without pods it is the usual one's, and so are later pods of that name.
+  Engine engine({usual, other});
+  engine.Apply(MakeNode("n1", 1));
+  engine.Apply(MakeQueue("a", "", 1));
+  engine.Apply(group);
+  EXPECT_EQ(engine.state().job(engine.state().FindJob("t/x")).profile, 0);
+  pod.scheduler_name = "kai-scheduler";
+  engine.Apply(pod);
+  EXPECT_EQ(DecisionText(engine.Run(kNow)), "bind x-0 n1\n");
+}
+
+TEST(EngineTest, ATopologyLevelMayBeNamedByItsAlias) {
+  Engine engine({*NamedProfile("kai-0.17")});
+  for (const auto& [name, rack] : {std::pair{"n1", "r1"}, {"n2", "r2"}, {"n3", "r2"}}) {
+    NodeSpec node = MakeNode(name, 1);
+    node.labels.emplace_back("rack", rack);
+    engine.Apply(node);
+  }
+  engine.Apply(MakeQueue("a", "", kUnlimited));
+  const auto topology = kube::ParseJson(
+      R"({"metadata":{"name":"dc"},"spec":{"levels":[{"nodeLabel":"rack","alias":"cabinet"}]}})");
+  ASSERT_TRUE(topology.ok());
+  engine.Apply(TopologyFromJson(*topology));
+  PodGroupSpec group = MakeGroup("x", "a", 2);
+  group.root.topology = TopologyConstraint{"dc", "cabinet", ""};
+  engine.Apply(group);
+  engine.Apply(MakePod("x", 0, 1));
+  engine.Apply(MakePod("x", 1, 1));
+  EXPECT_EQ(DecisionText(engine.Run(kNow)), "bind x-0 n2\nbind x-1 n3\n");
+}
+
 TEST(EngineTest, QueuesAreListedInTreeOrder) {
   Cluster c;
   std::string names;

@@ -1,11 +1,21 @@
 #include "scheduler/solver.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 
 #include "scheduler/filters.h"
 #include "scheduler/messages.h"
 
 namespace sublet::scheduler {
+
+namespace {
+
+double Devices(std::int64_t amount) {
+  return static_cast<double>(amount) / static_cast<double>(kDevice);
+}
+
+}  // namespace
 
 std::set<NodeId> Solver::FeasibleNodes(const Job& job) {
   State& state = session_.state;
@@ -106,7 +116,7 @@ void Solver::AddUnit(Search& search, const Unit& unit, bool potential) {
     if (task.node == kNone) {
       continue;
     }
-    CountRoom(search, task.node, task.accepted[kGpu]);
+    FreeRoom(search, task);
     if (potential) {
       auto& jobs = search.on_node[task.node];
       if (std::find(jobs.begin(), jobs.end(), job) == jobs.end()) {
@@ -125,15 +135,11 @@ bool Solver::SolvePart(JobId id, const std::vector<TaskId>& pending, Statement& 
   search.preemptor = JobView::Part(state, id, pending, true);
   search.preemptor.request = BatchRequest(state, search.preemptor);
   search.feasible = FeasibleNodes(state.job(id));
-  search.room.assign(state.nodes.size(), -1);
-  for (NodeId node : search.feasible) {
-    CountRoom(search, node, 0);
-  }
   for (TaskId task : pending) {
-    const std::int64_t gpus = state.task(task).shape->gpus + state.Dra(state.task(task));
-    search.largest = std::max(search.largest, gpus);
-    search.wanted += gpus;
+    search.wanted.push_back(Devices(state.task(task).shape->gpus + state.Dra(state.task(task))));
   }
+  std::sort(search.wanted.begin(), search.wanted.end(), std::greater<>());
+  CountRooms(search);
   search.recorded = kept_units_;
   search.recorded_tasks = kept_tasks_;
   for (const Unit& unit : search.recorded) {
@@ -177,26 +183,101 @@ bool Solver::SolvePart(JobId id, const std::vector<TaskId>& pending, Statement& 
   }
 }
 
-void Solver::CountRoom(Search& search, NodeId id, std::int64_t freed) {
-  std::int64_t& room = search.room[static_cast<std::size_t>(id)];
-  if (room < 0) {
-    const NodeHot& hot = session_.state.hot[static_cast<std::size_t>(id)];
-    room = std::max<std::int64_t>(hot.idle[kGpu] + hot.releasing[kGpu], 0) +
-           static_cast<std::int64_t>(
-               session_.state.nodes[static_cast<std::size_t>(id)].groups.size()) *
-               kDevice;
-    search.all_room += room;
+namespace {
+
+// Devices of the node that nobody is on, or whose pods are leaving, parts of shared ones included.
+double RoomOf(const State& state, NodeId id) {
+  const Node& node = state.nodes[static_cast<std::size_t>(id)];
+  const NodeHot& hot = state.hot[static_cast<std::size_t>(id)];
+  const auto share = [&](std::int64_t memory) {
+    return std::ceil(static_cast<double>(memory) / static_cast<double>(node.gpu_memory) * 100) /
+           100;
+  };
+  double idle = 0;
+  double leaving = 0;
+  for (const GpuGroup& group : node.groups) {
+    idle += group.Allocated() > 0 ? 1 - share(group.Allocated()) : 0;
+    const std::int64_t going = group.releasing - group.pipelined;
+    leaving += going > 0 && going != group.Used() ? share(going) : 0;
   }
-  room += freed;
-  search.all_room += freed;
-  search.most_room = std::max(search.most_room, room);
+  double mig_idle = 0;
+  double mig_leaving = 0;
+  for (const NodeScalar& scalar : node.scalars) {
+    std::int64_t slices = 0;
+    std::int64_t size = 0;
+    if (node.mig && ParseMigProfile(state.names.Name(scalar.name), &slices, &size)) {
+      mig_idle += static_cast<double>(slices * scalar.idle);
+      mig_leaving += static_cast<double>(slices * scalar.releasing);
+    }
+  }
+  return (idle + (Devices(hot.idle[kGpu]) + mig_idle)) +
+         (leaving + (Devices(hot.releasing[kGpu]) + mig_leaving));
 }
 
-// A cheap bound: some node must have, with all victims so far gone, as many devices as the largest
-// pod asks for, and all of them together as many as the whole batch.
+}  // namespace
+
+void Solver::CountRooms(Search& search) {
+  const State& state = session_.state;
+  search.room.assign(state.nodes.size(), -1);
+  if (search.wanted.empty() || search.wanted[0] == 0) {
+    return;
+  }
+  for (NodeId node : search.feasible) {
+    search.room[static_cast<std::size_t>(node)] = RoomOf(state, node);
+    search.roomiest.push_back(node);
+  }
+  const auto more = [&](NodeId a, NodeId b) {
+    const double left = search.room[static_cast<std::size_t>(a)];
+    const double right = search.room[static_cast<std::size_t>(b)];
+    return left != right ? left > right
+                         : state.hot[static_cast<std::size_t>(a)].rank <
+                               state.hot[static_cast<std::size_t>(b)].rank;
+  };
+  const std::size_t kept = std::min(search.roomiest.size(), search.wanted.size());
+  std::partial_sort(search.roomiest.begin(),
+                    search.roomiest.begin() + static_cast<std::ptrdiff_t>(kept),
+                    search.roomiest.end(), more);
+  search.roomiest.resize(kept);
+}
+
+void Solver::FreeRoom(Search& search, const Task& victim) {
+  if (search.wanted.empty() || search.wanted[0] == 0) {
+    return;
+  }
+  const auto room = [&](NodeId id) -> double& { return search.room[static_cast<std::size_t>(id)]; };
+  if (room(victim.node) < 0) {
+    room(victim.node) = RoomOf(session_.state, victim.node);
+  }
+  // KAI counts nothing for the slices of a MIG pod; those who wait for devices cannot use them.
+  room(victim.node) +=
+      victim.shape->request.gpu == GpuKind::kMig ? 0 : Devices(victim.accepted[kGpu]);
+  auto& list = search.roomiest;
+  list.erase(std::remove(list.begin(), list.end(), victim.node), list.end());
+  const auto at = std::find_if(list.begin(), list.end(),
+                               [&](NodeId other) { return room(other) <= room(victim.node); });
+  list.insert(at, victim.node);
+  list.resize(std::min(list.size(), search.wanted.size()));
+}
+
+// A cheap bound: with all victims so far gone, the pending pods, largest first, find room on the
+// nodes with the most of it.
 bool Solver::EnoughGpus(const Search& search) const {
-  return search.largest == 0 ||
-         (search.most_room >= search.largest && search.all_room >= search.wanted);
+  std::vector<double> left;
+  for (NodeId node : search.roomiest) {
+    left.push_back(search.room[static_cast<std::size_t>(node)]);
+  }
+  for (double wanted : search.wanted) {
+    if (wanted == 0) {
+      return true;
+    }
+    const auto fits =
+        std::find_if(left.begin(), left.end(), [&](double room) { return room >= wanted; });
+    if (fits == left.end()) {
+      return false;
+    }
+    *fits -= wanted;
+  }
+  return true;
 }
 
 // False when some pod is larger than every node it may run on: no eviction helps.

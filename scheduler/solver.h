@@ -58,11 +58,11 @@ class Solver {
     std::set<NodeId> feasible;
     std::set<NodeId> opened;  // nodes of rejected scenarios, feasible from then on
     std::int64_t scenarios = 0;
-    // Thousandths of devices per node that are free or would be without the victims; -1 = not
-    // counted.
-    std::vector<std::int64_t> room;
-    std::int64_t most_room = 0, all_room = 0;
-    std::int64_t largest = 0, wanted = 0;  // what the pending pods ask for
+    // Devices per node that are free or would be without the victims; -1 = not counted. Doubles,
+    // summed as KAI sums them: what its rounding keeps out is kept out here.
+    std::vector<double> room;
+    std::vector<NodeId> roomiest;  // as many nodes as pods are pending, most room first
+    std::vector<double> wanted;    // what the pending pods ask for, most first
   };
   struct Outcome {
     bool simulated = false;  // the preemptor was placed
@@ -78,7 +78,8 @@ class Solver {
   bool PlaceAll(Search& search, Statement& statement, const std::vector<TaskId>& victims);
   void EvictAll(Search& search, Statement& statement, const std::vector<TaskId>& tasks);
   bool EnoughGpus(const Search& search) const;
-  void CountRoom(Search& search, NodeId node, std::int64_t freed);
+  void CountRooms(Search& search);
+  void FreeRoom(Search& search, const Task& victim);
   bool CouldEverFit(const std::vector<TaskId>& tasks);
   void AddUnit(Search& search, const Unit& unit, bool potential);
   std::set<NodeId> FeasibleNodes(const Job& job);

@@ -161,6 +161,7 @@ void State::UpsertClaim(const ClaimSpec& spec) {
     if (ahead && next.allocated.empty()) {
       next.allocated = old.allocated;
       next.allocated_for = old.allocated_for;
+      next.holds = old.holds;
       next.allocated_on = old.allocated_on;
     }
   }

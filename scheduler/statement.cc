@@ -43,8 +43,10 @@ void Statement::TakeClaims(TaskId id, NodeId node, Op* op) {
     auto it = state_.claims.find(state_.task(id).ns + "/" + name);
     if (it != state_.claims.end()) {
       op->claims.push_back(it->second);
-      AllocateClaim(state_, it->second, state_.task(id).uid, node);
     }
+  }
+  if (!state_.task(id).claims.empty()) {
+    AllocateClaims(state_, state_.task(id), node);
   }
 }
 

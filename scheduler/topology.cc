@@ -495,6 +495,18 @@ std::vector<int> BottomUp(const TopologyTree& tree) {
   return order;
 }
 
+// A level may be named by its alias.
+TopologyConstraint WithLabels(const TopologySpec& spec, TopologyConstraint constraint) {
+  for (std::size_t i = 0; i < std::min(spec.aliases.size(), spec.levels.size()); ++i) {
+    for (std::string* level : {&constraint.required, &constraint.preferred}) {
+      if (!level->empty() && *level == spec.aliases[i]) {
+        *level = spec.levels[i];
+      }
+    }
+  }
+  return constraint;
+}
+
 int LevelIndex(const TopologyTree& tree, const std::string& name) {
   const auto& levels = tree.spec.levels;
   auto it = std::find(levels.begin(), levels.end(), name);
@@ -504,12 +516,12 @@ int LevelIndex(const TopologyTree& tree, const std::string& name) {
 }  // namespace
 
 std::vector<std::vector<NodeId>> NodeSets(Session& session, TopologyCache& cache, Job& job,
-                                          const std::optional<TopologyConstraint>& constraint,
+                                          const std::optional<TopologyConstraint>& wanted,
                                           const std::string& name, const std::vector<int>& pod_sets,
                                           const std::vector<TaskId>& tasks,
                                           const std::vector<NodeId>& nodes, bool report) {
   State& state = session.state;
-  if (!constraint.has_value() || constraint->topology.empty() || !session.profile.topology) {
+  if (!wanted.has_value() || wanted->topology.empty() || !session.profile.topology) {
     return {nodes};
   }
   const auto fail = [&](JobFailure failure) {
@@ -518,21 +530,22 @@ std::vector<std::vector<NodeId>> NodeSets(Session& session, TopologyCache& cache
     }
     return std::vector<std::vector<NodeId>>{};
   };
-  TopologyTree* tree = cache.Find(state, constraint->topology);
+  TopologyTree* tree = cache.Find(state, wanted->topology);
   if (tree == nullptr) {
     return fail({"PodSchedulingErrors",
-                 "Requested topology " + constraint->topology + " does not exist", "", kNone, -1});
+                 "Requested topology " + wanted->topology + " does not exist", "", kNone, -1});
   }
   if (tasks.empty()) {
     return {nodes};
   }
+  const TopologyConstraint constraint = WithLabels(tree->spec, *wanted);
   std::vector<NodeId> valid;
   for (NodeId id : nodes) {
     if (InTopology(state.nodes[static_cast<std::size_t>(id)].spec, tree->spec)) {
       valid.push_back(id);
     }
   }
-  const int common = CommonDomain(state, *tree, valid, constraint->preferred);
+  const int common = CommonDomain(state, *tree, valid, constraint.preferred);
   if (std::string error = CountCapacity(state, *tree, common, tasks); !error.empty()) {
     return fail({"PodSchedulingErrors", error, "", kNone, -1});
   }
@@ -542,18 +555,18 @@ std::vector<std::vector<NodeId>> NodeSets(Session& session, TopologyCache& cache
   if (!DomainFits(job, name, top, asked, count, nullptr)) {
     const std::string where = common == 0 ? "the cluster" : top.id;
     return fail({"PodSchedulingErrors",
-                 NoMatchText(*tree, *constraint, job, name,
+                 NoMatchText(*tree, constraint, job, name,
                              "not enough resources in " + where + " to allocate the job"),
                  "", kNone, -1});
   }
   const std::string& deepest =
-      constraint->preferred.empty() ? constraint->required : constraint->preferred;
+      constraint.preferred.empty() ? constraint.required : constraint.preferred;
   if (!deepest.empty()) {
     SortChildren(*tree, common, LevelIndex(*tree, deepest), asked);
   }
-  if (!constraint->preferred.empty()) {
+  if (!constraint.preferred.empty()) {
     std::vector<int> ordered;
-    LevelDomains(*tree, common, LevelIndex(*tree, constraint->preferred), &ordered);
+    LevelDomains(*tree, common, LevelIndex(*tree, constraint.preferred), &ordered);
     std::map<NodeId, double>& scores = session.topology_scores[name];
     scores.clear();
     for (std::size_t i = 0; i < ordered.size(); ++i) {
@@ -565,8 +578,8 @@ std::vector<std::vector<NodeId>> NodeSets(Session& session, TopologyCache& cache
   }
   std::vector<JobFailure> failures;
   std::string error;
-  const std::vector<int> fitting = AllocatableDomains(state, *tree, job, *constraint, name,
-                                                      pod_sets, asked, count, &failures, &error);
+  const std::vector<int> fitting = AllocatableDomains(state, *tree, job, constraint, name, pod_sets,
+                                                      asked, count, &failures, &error);
   if (!error.empty()) {
     return fail({"PodSchedulingErrors", error, "", kNone, -1});
   }

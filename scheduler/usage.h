@@ -1,25 +1,32 @@
-// UsageHistory: what every queue held over time, as a share of what the cluster had, older use
-// counting less: half of it after one half-life. It is the `usage` of the fair-share division
-// (shares.h), where KAI asks a Prometheus server; here the scheduler remembers by itself.
+// UsageHistory: what every queue held over time, as a share of what the cluster had, over a window
+// (usage_window.h) and with older use counting less: half of it after one half-life. It is the
+// `usage` of the fair-share division (shares.h), where KAI asks a Prometheus server; here the
+// scheduler remembers by itself.
 //   usage = integral of allocated x 0.5^(age / half-life) / the same integral of the cluster's
-//   amounts
-// Threads: one, the scheduler's. Bound: one row per queue; rows of queues that are gone fade out.
+//   amounts, both since the window began
+// A sliding window is kept in pieces; the piece at its edge counts in proportion. Threads: one, the
+// scheduler's. Bound: one row per queue and piece; rows of queues that are gone fade out.
 #pragma once
 
 #include <array>
+#include <deque>
 #include <map>
 #include <string>
 
 #include "scheduler/engine.h"
+#include "scheduler/usage_window.h"
 
 namespace sublet::scheduler {
 
 class UsageHistory {
  public:
   using Row = std::array<double, 3>;  // cpu, memory, gpu
+  static constexpr int kPieces = 24;  // of a sliding window
+  // The text is kept in a ConfigMap. A longer history is written as one piece.
+  static constexpr std::size_t kTextMax = 900'000;
 
-  // `half_life` > 0.
-  explicit UsageHistory(Millis half_life) : half_life_(half_life) {}
+  // `params` has been checked.
+  explicit UsageHistory(const UsageParams& params);
 
   // Counts what was held since the last call, then takes `queues` and `total` as held from `now`
   // on. A clock that went back counts nothing.
@@ -33,14 +40,25 @@ class UsageHistory {
   bool Decode(const std::string& text);
 
  private:
-  struct Track {
-    Row held{};  // now
-    Row sum{};   // amount x milliseconds, aged
+  // Amount x milliseconds, as they count at `end`.
+  struct Piece {
+    Millis begin = 0, end = 0;
+    Row total{};
+    std::map<std::string, Row> queues;  // those that held something
   };
-  Millis half_life_;
-  Millis at_ = 0;  // 0 = never
-  Track total_;
-  std::map<std::string, Track> queues_;
+  double Kept(Millis age) const;
+  Millis WindowStart(Millis now) const;
+  void Count(Millis from, Millis to);
+  double Weight(const Piece& piece) const;
+  Piece Merged() const;
+
+  UsageParams params_;
+  CronTimes cron_;
+  Millis width_;      // of a piece; 0 = one piece for the whole window
+  Millis at_ = 0;     // 0 = never
+  Row total_held_{};  // since at_
+  std::map<std::string, Row> held_;
+  std::deque<Piece> pieces_;
 };
 
 }  // namespace sublet::scheduler

@@ -67,6 +67,7 @@ Result<std::vector<scheduler::Profile>> ProfilesOf(const config::TenantConfig& c
     for (const auto& [key, value] : row.arguments) {
       SUBLET_RETURN_IF_ERROR(scheduler::SetArgument(profile, key, value));
     }
+    SUBLET_RETURN_IF_ERROR(profile.usage.Check());
     if (!profile.kube && !config.control_plane.kai_crds) {
       return BadRequest("controlPlane.scheduler.profiles: profile " + row.profile +
                         " needs controlPlane.scheduler.kai.enabled");

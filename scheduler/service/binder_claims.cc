@@ -4,7 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
+#include "base/random.h"
 #include "kube/object.h"
+#include "kube/quantity.h"
 #include "scheduler/service/binder.h"
 
 namespace sublet::scheduler {
@@ -19,19 +21,36 @@ client::Target ClaimTarget(const ClaimSpec& claim, const char* subresource) {
   return {{"resource.k8s.io", "v1", "resourceclaims"}, claim.ns, claim.name, subresource};
 }
 
+// The requests that got something: of several alternatives only the one that was chosen.
+std::vector<const ClaimRequest*> Chosen(const ClaimSpec& spec) {
+  std::vector<const ClaimRequest*> out;
+  for (const ClaimRequest& request : spec.requests) {
+    if (request.alternatives.empty()) {
+      out.push_back(&request);
+    }
+    for (const ClaimRequest& alternative : request.alternatives) {
+      if (std::find(spec.allocated_for.begin(), spec.allocated_for.end(), alternative.name) !=
+          spec.allocated_for.end()) {
+        out.push_back(&alternative);
+      }
+    }
+  }
+  return out;
+}
+
 // A class's configuration for the requests that name it, then the claim's own.
 Result<Json> ConfigOf(const client::Client& client, const ClaimSpec& spec, const Json& claim) {
   Json out = Json::array();
-  for (const ClaimRequest& request : spec.requests) {
+  for (const ClaimRequest* request : Chosen(spec)) {
     auto device_class =
-        client.Get({{"resource.k8s.io", "v1", "deviceclasses"}, "", request.device_class, ""});
+        client.Get({{"resource.k8s.io", "v1", "deviceclasses"}, "", request->device_class, ""});
     if (!device_class.ok()) {
       return std::move(device_class).error();
     }
     const Json* configs = kube::Find(*device_class, {"spec", "config"});
     for (Json config : configs == nullptr ? Json::array() : *configs) {
       config["source"] = "FromClass";
-      config["requests"] = Json::array({request.name});
+      config["requests"] = Json::array({request->name});
       out.push_back(std::move(config));
     }
   }
@@ -43,25 +62,94 @@ Result<Json> ConfigOf(const client::Client& client, const ClaimSpec& spec, const
   return out;
 }
 
-Result<Json> AllocationOf(const client::Client& client, const ClaimSpec& spec,
-                          const std::string& node, const Json& claim) {
+const Json* Named(const Json* list, std::string_view name) {
+  for (std::size_t i = 0; list != nullptr && list->is_array() && i < list->size(); ++i) {
+    if (kube::FindString((*list)[i], {"name"}) == name) {
+      return &(*list)[i];
+    }
+  }
+  return nullptr;
+}
+
+// The request's (or its alternative's) own object in the claim; nullptr when it is not there.
+const Json* DemandOf(const Json& claim, const std::string& name) {
+  const std::size_t slash = name.find('/');
+  const Json* request =
+      Named(kube::Find(claim, {"spec", "devices", "requests"}), name.substr(0, slash));
+  if (request == nullptr) {
+    return nullptr;
+  }
+  return slash == std::string::npos
+             ? kube::Find(*request, {"exactly"})
+             : Named(kube::Find(*request, {"firstAvailable"}), name.substr(slash + 1));
+}
+
+Json ResultOf(const ClaimSpec& spec, std::size_t i, const Json& claim) {
+  const ClaimDevice& device = spec.allocated[i];
+  Json result = {{"request", spec.allocated_for[i]},
+                 {"driver", device.driver},
+                 {"pool", device.pool},
+                 {"device", device.device}};
+  const Json* demand = DemandOf(claim, spec.allocated_for[i]);
+  const Json* tolerations = demand == nullptr ? nullptr : kube::Find(*demand, {"tolerations"});
+  if (tolerations != nullptr) {
+    result["tolerations"] = *tolerations;
+  }
+  if (i < spec.holds.size() && spec.holds[i].admin) {
+    result["adminAccess"] = true;
+  }
+  if (i < spec.holds.size() && spec.holds[i].shared) {
+    result["shareID"] = RandomUuid();
+    Json& parts = result["consumedCapacity"] = Json::object();
+    const std::string domain = device.driver + "/";
+    for (const auto& [name, milli] : spec.holds[i].parts) {
+      parts[name.compare(0, domain.size(), domain) == 0 ? name.substr(domain.size()) : name] =
+          kube::Quantity::FromMilli(milli).Text();
+    }
+  }
+  return result;
+}
+
+Json TermJson(const NodeTerm& term) {
+  const auto list = [](const Selector& selector) {
+    static constexpr const char* kOperators[] = {"In",           "NotIn", "Exists",
+                                                 "DoesNotExist", "Gt",    "Lt"};
+    Json out = Json::array();
+    for (const SelectorRequirement& one : selector) {
+      out.push_back({{"key", one.key}, {"operator", kOperators[static_cast<int>(one.op)]}});
+      if (!one.values.empty()) {
+        out.back()["values"] = one.values;
+      }
+    }
+    return out;
+  };
+  Json out = Json::object();
+  if (!term.labels.empty()) {
+    out["matchExpressions"] = list(term.labels);
+  }
+  if (!term.fields.empty()) {
+    out["matchFields"] = list(term.fields);
+  }
+  return out;
+}
+
+Result<Json> AllocationOf(const client::Client& client, const ClaimSpec& spec, const Json& claim) {
   Json devices = {{"results", Json::array()}};
   for (std::size_t i = 0; i < spec.allocated.size(); ++i) {
-    const ClaimDevice& device = spec.allocated[i];
-    devices["results"].push_back({{"request", spec.allocated_for[i]},
-                                  {"driver", device.driver},
-                                  {"pool", device.pool},
-                                  {"device", device.device}});
+    devices["results"].push_back(ResultOf(spec, i, claim));
   }
   SUBLET_TRY(Json config, ConfigOf(client, spec, claim));
   if (!config.empty()) {
     devices["config"] = std::move(config);
   }
-  const Json term = {
-      {"matchFields",
-       Json::array({{{"key", "metadata.name"}, {"operator", "In"}, {"values", {node}}}})}};
-  return Json{{"devices", std::move(devices)},
-              {"nodeSelector", {{"nodeSelectorTerms", Json::array({term})}}}};
+  Json out = {{"devices", std::move(devices)}};
+  if (spec.allocated_on && !spec.allocated_on->empty()) {
+    Json& terms = out["nodeSelector"]["nodeSelectorTerms"] = Json::array();
+    for (const NodeTerm& term : *spec.allocated_on) {
+      terms.push_back(TermJson(term));
+    }
+  }
+  return out;
 }
 
 bool SameDevices(const ClaimSpec& spec, const Json& allocation) {
@@ -107,7 +195,7 @@ Result<void> Binder::ReserveClaim(const Decision& decision, const ClaimSpec& cla
     }
     Result<Json> written = object;
     if (allocation == nullptr) {
-      SUBLET_TRY(Json made, AllocationOf(options_.client, claim, decision.node, object));
+      SUBLET_TRY(Json made, AllocationOf(options_.client, claim, object));
       Json& finalizers = object["metadata"]["finalizers"];
       if (!finalizers.is_array()) {
         finalizers = Json::array();

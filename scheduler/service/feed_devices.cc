@@ -63,13 +63,7 @@ void Feed::WatchClaims(client::InformerFactory& informers) {
   };
   resource_claims_ = &informers.For(claims);
   resource_claims_->AddIndex(kClassIndex, [](const client::CachedObject& claim) {
-    std::vector<std::string> names;
-    for (const ClaimRequest& request : claim.As<ClaimSpec>().requests) {
-      names.push_back(request.device_class);
-    }
-    std::sort(names.begin(), names.end());
-    names.erase(std::unique(names.begin(), names.end()), names.end());
-    return names;
+    return ClassesOf(claim.As<ClaimSpec>());
   });
   // The classes are looked up when the engine takes the claim, so that they are never older than
   // the event that showed it again.
@@ -130,7 +124,8 @@ std::int64_t Feed::GpusInSlices(const std::string& node) const {
       continue;
     }
     gpus += std::count_if(slice.devices.begin(), slice.devices.end(), [&](const auto& device) {
-      return device.usable && std::any_of(classes.begin(), classes.end(), [&](const auto& known) {
+      return device.usable && device.taints.empty() && device.uses.empty() &&
+             std::any_of(classes.begin(), classes.end(), [&](const auto& known) {
                const auto& selectors = known->template As<DeviceClassFacts>().selectors;
                return std::all_of(selectors.begin(), selectors.end(), [&](const auto& selector) {
                  return selector->Matches(slice.driver, device);

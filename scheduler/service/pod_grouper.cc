@@ -1,5 +1,6 @@
 #include "scheduler/service/pod_grouper.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
@@ -12,7 +13,14 @@ using client::Outcome;
 using kube::Json;
 
 constexpr std::size_t kAppliedMax = 10000;
+constexpr std::size_t kClassesMax = 1000;
 constexpr int kOwnersMax = 8;
+constexpr const char* kSkip = "kai.scheduler/skip-podgrouper";
+
+bool Skipped(const Json& object) {
+  const auto value = kube::AnnotationOf(object, kSkip);
+  return !value.empty() && value != "false";
+}
 
 // The plural of an owner's kind, as every API names it: enough for what owns pods.
 std::string PluralOf(std::string_view kind) {
@@ -33,7 +41,8 @@ std::string PluralOf(std::string_view kind) {
 }  // namespace
 
 PodGrouper::PodGrouper(client::Client client, client::InformerFactory& informers,
-                       client::Manager& manager, std::function<bool(const std::string&)> is_ours,
+                       client::Manager& manager, client::EventRecorder& recorder,
+                       std::function<bool(const std::string&)> is_ours,
                        std::function<bool(const std::string&)> jobs_per_pod)
     : client_(std::move(client)),
       pods_([&informers]() -> client::Informer& {
@@ -41,6 +50,7 @@ PodGrouper::PodGrouper(client::Client client, client::InformerFactory& informers
         options.resource = {"", "v1", "pods"};
         return informers.For(options);
       }()),
+      recorder_(recorder),
       is_ours_(std::move(is_ours)),
       jobs_per_pod_(std::move(jobs_per_pod)) {
   client::ControllerOptions controller;
@@ -103,8 +113,12 @@ Result<void> PodGrouper::ApplyGroup(const Json& group, bool raises_minimum) {
   if (!created.ok() && raises_minimum) {
     client::Target target = collection;
     target.name = std::string(kube::NameOf(group));
-    const auto raised = client_.Patch(target, client::PatchType::kMerge,
-                                      {{"spec", {{"minMember", group["spec"]["minMember"]}}}});
+    Json spec = {{"minMember", group.at("spec").at("minMember")}};
+    if (group.at("spec").contains("subGroups")) {
+      spec["subGroups"] = group.at("spec").at("subGroups");
+    }
+    const auto raised =
+        client_.Patch(target, client::PatchType::kMerge, {{"spec", std::move(spec)}});
     if (!raised.ok() && !raised.error().Is(Reason::kNotFound)) {
       return raised.error();
     }
@@ -115,6 +129,26 @@ Result<void> PodGrouper::ApplyGroup(const Json& group, bool raises_minimum) {
   }
   applied_.insert(key);
   return Ok();
+}
+
+bool PodGrouper::ClassExists(const std::string& name) {
+  {
+    MutexLock lock(mutex_);
+    if (classes_.contains(name)) {
+      return true;
+    }
+  }
+  const auto found = client_.Get({{"scheduling.k8s.io", "v1", "priorityclasses"}, "", name, ""});
+  // What cannot be asked is believed: only a class that is not there is passed over.
+  if (!found.ok()) {
+    return !found.error().Is(Reason::kNotFound);
+  }
+  MutexLock lock(mutex_);
+  if (classes_.size() >= kClassesMax) {
+    classes_.clear();
+  }
+  classes_.insert(name);
+  return true;
 }
 
 Result<Outcome> PodGrouper::Reconcile(const kube::ObjectKey& key) {
@@ -128,9 +162,27 @@ Result<Outcome> PodGrouper::Reconcile(const kube::ObjectKey& key) {
     return pod.error().Is(Reason::kNotFound) ? Result<Outcome>(Outcome::Done())
                                              : Result<Outcome>(std::move(pod).error());
   }
-  SUBLET_TRY(const auto owners, Owners(*pod));
+  SUBLET_TRY(auto owners, Owners(*pod));
+  if (Skipped(*pod) || std::any_of(owners.begin(), owners.end(), Skipped)) {
+    return Outcome::Done();
+  }
+  SettleOwners(&*pod, &owners);
+  if (const std::string name = PodGangOf(*pod, owners); !name.empty()) {
+    SUBLET_TRY(Json gang,
+               client_.Get(
+                   {{"scheduler.grove.io", "v1alpha1", "podgangs"}, key.namespace_name, name, ""}));
+    AddPodGang(std::move(gang), &owners);
+  }
   const GroupPlan plan = PlanGroup(*pod, owners, jobs_per_pod_(scheduler));
-  SUBLET_RETURN_IF_ERROR(ApplyGroup(MakePodGroup(*pod, owners, plan), plan.raises_minimum));
+  if (!plan.problem.empty()) {
+    recorder_.As("podgrouper")
+        .Event({"v1", "Pod", key.namespace_name, key.name, std::string(kube::UidOf(*pod)), "", ""},
+               "Warning", "PodGrouperWarning", plan.problem);
+    return sublet::Status(Reason::kInvalid, plan.problem);
+  }
+  const Json group = MakePodGroup(*pod, owners, plan,
+                                  [this](const std::string& name) { return ClassExists(name); });
+  SUBLET_RETURN_IF_ERROR(ApplyGroup(group, plan.raises_minimum));
   Json metadata = {{"annotations", {{"pod-group-name", plan.name}}}};
   if (!plan.sub_group.empty()) {
     metadata["labels"]["kai.scheduler/subgroup-name"] = plan.sub_group;

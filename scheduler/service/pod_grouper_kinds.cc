@@ -3,15 +3,13 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "kube/object.h"
-#include "scheduler/service/pod_grouper.h"
+#include "scheduler/service/grouping_internal.h"
 
 namespace sublet::scheduler {
-namespace {
 
 using kube::Json;
 
-constexpr std::int64_t kReplicasMax = 10'000;  // Jobs of one replicated job that become sub groups
+namespace {
 
 std::string GroupName(const Json& owner) {
   return "pg-" + std::string(kube::NameOf(owner)) + "-" + std::string(kube::UidOf(owner));
@@ -24,6 +22,10 @@ Json OwnerReferenceOf(const Json& owner) {
           {"uid", kube::UidOf(owner)}};
 }
 
+}  // namespace
+
+namespace grouping {
+
 GroupPlan PerOwner(const Json& owner, std::int64_t min_member, const char* priority) {
   GroupPlan plan;
   plan.name = GroupName(owner);
@@ -33,7 +35,6 @@ GroupPlan PerOwner(const Json& owner, std::int64_t min_member, const char* prior
   return plan;
 }
 
-// The sum of replicas of a map {name: {replicas}} of replica specs (Kubeflow), or its override.
 std::int64_t KubeflowMinimum(const Json& job, const char* specs) {
   const std::int64_t asked =
       kube::FindInt(job, {"spec", "runPolicy", "schedulingPolicy", "minAvailable"}, 0);
@@ -41,7 +42,7 @@ std::int64_t KubeflowMinimum(const Json& job, const char* specs) {
     return asked;
   }
   const std::int64_t elastic = kube::FindInt(job, {"spec", "elasticPolicy", "minReplicas"}, 0);
-  if (elastic > 0) {
+  if (elastic > 0 && kube::FindString(job, {"kind"}) == "PyTorchJob") {
     return elastic;
   }
   std::int64_t sum = 0;
@@ -53,46 +54,31 @@ std::int64_t KubeflowMinimum(const Json& job, const char* specs) {
   return std::max<std::int64_t>(sum, 1);
 }
 
-GroupPlan Kubeflow(const Json& pod, const Json& job, const char* specs) {
-  GroupPlan plan = PerOwner(job, KubeflowMinimum(job, specs), "train");
-  const std::string role(kube::LabelOf(pod, "training.kubeflow.org/replica-type"));
-  if (kube::FindString(job, {"kind"}) == "PyTorchJob") {
-    const Json* replicas = kube::Find(job, {"spec", specs});
-    if (replicas != nullptr && kube::Find(job, {"spec", "elasticPolicy"}) == nullptr) {
-      for (const auto& [name, spec] : replicas->items()) {
-        std::string lower = name;
-        std::transform(lower.begin(), lower.end(), lower.begin(),
-                       [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-        plan.sub_groups.push_back({lower, kube::FindInt(spec, {"replicas"}, 1), "", {}});
-      }
-      plan.sub_group = role;
+Json Constraint(const std::string& topology, const std::string& required,
+                const std::string& preferred) {
+  Json out = nullptr;
+  for (const auto& [field, value] :
+       {std::pair<const char*, const std::string&>{"topology", topology},
+        {"requiredTopologyLevel", required},
+        {"preferredTopologyLevel", preferred}}) {
+    if (!value.empty() && !(required.empty() && preferred.empty())) {
+      out[field] = value;
     }
   }
-  return plan;
+  return out;
 }
 
-GroupPlan Ray(const Json& pod, const Json& top) {
-  const Json* cluster = kube::Find(top, {"spec", "rayClusterSpec"});
-  if (cluster == nullptr) {
-    cluster = kube::Find(top, {"spec", "rayClusterConfig"});
-  }
-  if (cluster == nullptr) {
-    cluster = kube::Find(top, {"spec"});
-  }
-  GroupPlan plan = PerOwner(top, 1, "train");
-  plan.sub_groups.push_back({"headgroup", 1, "", {}});
-  if (cluster != nullptr) {
-    for (const Json& group : cluster->value("workerGroupSpecs", Json::array())) {
-      const std::int64_t workers =
-          kube::FindInt(group, {"minReplicas"}, 0) *
-          std::max<std::int64_t>(kube::FindInt(group, {"numOfHosts"}, 1), 1);
-      plan.sub_groups.push_back(
-          {std::string(kube::FindString(group, {"groupName"})), workers, "", {}});
-      plan.min_member += workers;
-    }
-  }
-  plan.sub_group = kube::LabelOf(pod, "ray.io/group");
-  return plan;
+}  // namespace grouping
+
+namespace {
+
+using grouping::KubeflowMinimum;
+using grouping::PerOwner;
+
+constexpr std::int64_t kReplicasMax = 10'000;  // Jobs of one replicated job that become sub groups
+
+GroupPlan Kubeflow(const Json& job, const char* specs) {
+  return PerOwner(job, KubeflowMinimum(job, specs), "train");
 }
 
 GroupPlan JobSet(const Json& pod, const Json& set) {
@@ -143,7 +129,7 @@ GroupPlan JobSetTree(const Json& pod, const Json& set) {
 
 // A launcher that is made when the workers are ready is not waited for until it is there.
 GroupPlan MpiJob(const Json& pod, const Json& job) {
-  GroupPlan plan = Kubeflow(pod, job, "mpiReplicaSpecs");
+  GroupPlan plan = Kubeflow(job, "mpiReplicaSpecs");
   const bool asked =
       kube::FindInt(job, {"spec", "runPolicy", "schedulingPolicy", "minAvailable"}, 0) > 0;
   if (asked || kube::FindString(job, {"spec", "launcherCreationPolicy"}) != "WaitForWorkersReady") {
@@ -162,17 +148,6 @@ GroupPlan MpiJob(const Json& pod, const Json& job) {
   return plan;
 }
 
-GroupPlan LeaderWorkerSet(const Json& pod, const Json& set) {
-  const std::string index(kube::LabelOf(pod, "leaderworkerset.sigs.k8s.io/group-index"));
-  const std::int64_t size = kube::FindInt(set, {"spec", "leaderWorkerTemplate", "size"}, 1);
-  GroupPlan plan = PerOwner(set, size, "train");
-  plan.name += "-group-" + index;
-  plan.sub_groups = {{"leader", 1, "", {}}, {"workers", size - 1, "", {}}};
-  plan.sub_group =
-      kube::LabelOf(pod, "leaderworkerset.sigs.k8s.io/worker-index") == "0" ? "leader" : "workers";
-  return plan;
-}
-
 GroupPlan PerPod(const Json& pod, const char* priority) {
   GroupPlan plan = PerOwner(pod, 1, priority);
   plan.owner["apiVersion"] = "v1";
@@ -180,11 +155,37 @@ GroupPlan PerPod(const Json& pod, const char* priority) {
   return plan;
 }
 
+// A pod that nobody owns; those of one Spark application share a group.
+GroupPlan BarePod(const Json& pod) {
+  GroupPlan plan = PerPod(pod, "train");
+  if (const auto app = kube::LabelOf(pod, "spark-app-selector");
+      !app.empty() && !kube::LabelOf(pod, "spark-app-name").empty()) {
+    plan.name = app;
+  }
+  return plan;
+}
+
+// The spawned Job, whether or not a CronJob stands above it.
+GroupPlan Batch(const Json& pod, const std::vector<Json>& owners, bool jobs_per_pod) {
+  const Json& top = owners.back();
+  const auto job = std::find_if(owners.begin(), owners.end(), [](const Json& owner) {
+    return kube::FindString(owner, {"kind"}) == "Job";
+  });
+  const Json& batch = job == owners.end() ? top : *job;
+  if (jobs_per_pod && kube::FindString(top, {"kind"}) == "Job") {
+    GroupPlan plan = PerOwner(batch, 1, "train");
+    plan.name = "pg-" + std::string(kube::NameOf(pod)) + "-" + std::string(kube::UidOf(batch));
+    return plan;
+  }
+  const std::string asked(kube::AnnotationOf(batch, "kai.scheduler/batch-min-member"));
+  return PerOwner(batch, std::max<std::int64_t>(std::atoll(asked.c_str()), 1), "train");
+}
+
 }  // namespace
 
 GroupPlan PlanGroup(const Json& pod, const std::vector<Json>& owners, bool jobs_per_pod) {
   if (owners.empty()) {
-    return PerPod(pod, "train");
+    return BarePod(pod);
   }
   const Json& top = owners.back();
   const auto kind = kube::FindString(top, {"kind"});
@@ -193,28 +194,18 @@ GroupPlan PlanGroup(const Json& pod, const std::vector<Json>& owners, bool jobs_
     return PerPod(pod, "inference");
   }
   if (kind == "Job" || kind == "CronJob") {
-    // The spawned Job, whether or not a CronJob stands above it.
-    const auto job = std::find_if(owners.begin(), owners.end(), [](const Json& owner) {
-      return kube::FindString(owner, {"kind"}) == "Job";
-    });
-    const Json& batch = job == owners.end() ? top : *job;
-    if (jobs_per_pod && kind == "Job") {
-      GroupPlan plan = PerOwner(batch, 1, "train");
-      plan.name = "pg-" + std::string(kube::NameOf(pod)) + "-" + std::string(kube::UidOf(batch));
-      return plan;
-    }
-    const std::string asked(kube::AnnotationOf(batch, "kai.scheduler/batch-min-member"));
-    return PerOwner(batch, std::max<std::int64_t>(std::atoll(asked.c_str()), 1), "train");
+    return Batch(pod, owners, jobs_per_pod);
   }
   if (api_version.starts_with("kubeflow.org/")) {
-    for (const auto& [job, specs] :
-         {std::pair<const char*, const char*>{"PyTorchJob", "pytorchReplicaSpecs"},
-          {"TFJob", "tfReplicaSpecs"},
-          {"XGBoostJob", "xgbReplicaSpecs"},
-          {"JAXJob", "jaxReplicaSpecs"}}) {
+    for (const auto& [job, specs] : {std::pair<const char*, const char*>{"TFJob", "tfReplicaSpecs"},
+                                     {"XGBoostJob", "xgbReplicaSpecs"},
+                                     {"JAXJob", "jaxReplicaSpecs"}}) {
       if (kind == job) {
-        return Kubeflow(pod, top, specs);
+        return Kubeflow(top, specs);
       }
+    }
+    if (kind == "PyTorchJob") {
+      return grouping::PyTorchPlan(pod, top);
     }
     if (kind == "MPIJob") {
       return MpiJob(pod, top);
@@ -224,104 +215,41 @@ GroupPlan PlanGroup(const Json& pod, const std::vector<Json>& owners, bool jobs_
     }
   }
   if (kind == "RayCluster" || kind == "RayJob" || kind == "RayService") {
-    return Ray(pod, top);
+    return grouping::RayPlan(pod, top);
   }
   if (kind == "JobSet") {
     return jobs_per_pod ? JobSet(pod, top) : JobSetTree(pod, top);
   }
   if (kind == "LeaderWorkerSet") {
-    return LeaderWorkerSet(pod, top);
+    return grouping::LeaderWorkerSetPlan(pod, top);
+  }
+  if (kind == "Revision" && api_version.starts_with("serving.knative.dev/")) {
+    const std::string scale(kube::AnnotationOf(top, "autoscaling.knative.dev/min-scale"));
+    return PerOwner(top, scale.empty() ? 1 : std::atoll(scale.c_str()), "inference");
+  }
+  if (kind == "SPOTRequest") {
+    return PerOwner(top, 1, "inference");
+  }
+  if (kind == "AmlJob") {
+    GroupPlan plan = PerOwner(
+        top, kube::FindInt(top, {"spec", "job", "options", "envs", "AZUREML_NODE_COUNT"}), "train");
+    plan.problem = plan.min_member > 0 ? "" : "azureml envs count not found in spec";
+    return plan;
+  }
+  if (kind == "RunaiJob") {
+    GroupPlan plan = PerOwner(top, 1, "train");
+    const std::string name(kube::NameOf(pod));
+    plan.name = "pg-" + name.substr(0, name.rfind('-')) + "-" + std::string(kube::UidOf(top));
+    return plan;
   }
   if (api_version.starts_with("batch.volcano.sh/")) {
     return PerOwner(top, std::max<std::int64_t>(kube::FindInt(top, {"spec", "minAvailable"}), 1),
                     "train");
   }
   if (kind == "PodGang" || api_version.starts_with("grove.io/")) {
-    GroupPlan plan = PerOwner(top, 0, "train");
-    for (const Json& group : top.value("spec", Json::object()).value("podgroups", Json::array())) {
-      plan.sub_groups.push_back({std::string(kube::FindString(group, {"name"})),
-                                 kube::FindInt(group, {"minReplicas"}, 1),
-                                 "",
-                                 {}});
-      plan.min_member += plan.sub_groups.back().min_member;
-    }
-    plan.min_member = std::max<std::int64_t>(plan.min_member, 1);
-    plan.sub_group = kube::LabelOf(pod, "grove.io/podclique");
-    return plan;
+    return grouping::GrovePlan(pod, top);
   }
   return PerOwner(top, 1, "train");
-}
-
-Json MakePodGroup(const Json& pod, const std::vector<Json>& owners, const GroupPlan& plan) {
-  const Json& top = owners.empty() ? pod : owners.back();
-  // The first of: a label on any owner from the top down, then the pod's.
-  const auto label = [&](std::string_view key) {
-    for (auto owner = owners.rbegin(); owner != owners.rend(); ++owner) {
-      if (const auto value = kube::LabelOf(*owner, key); !value.empty()) {
-        return std::string(value);
-      }
-    }
-    return std::string(kube::LabelOf(pod, key));
-  };
-  std::string queue = label("kai.scheduler/queue");
-  if (queue.empty()) {
-    queue = label("project");
-  }
-  std::string priority = label("priorityClassName");
-  if (priority.empty()) {
-    priority = kube::FindString(pod, {"spec", "priorityClassName"});
-  }
-  Json spec = {{"queue", queue.empty() ? "default-queue" : queue},
-               {"priorityClassName", priority.empty() ? plan.default_class : priority},
-               {"minMember", plan.min_member}};
-  if (const std::string value = label("kai.scheduler/preemptibility"); !value.empty()) {
-    spec["preemptibility"] = value;
-  }
-  Json topology = Json::object();
-  for (const auto& [annotation, field] :
-       {std::pair<const char*, const char*>{"kai.scheduler/topology", "topology"},
-        {"kai.scheduler/topology-required-placement", "requiredTopologyLevel"},
-        {"kai.scheduler/topology-preferred-placement", "preferredTopologyLevel"}}) {
-    if (const auto value = kube::AnnotationOf(top, annotation); !value.empty()) {
-      topology[field] = value;
-    }
-  }
-  if (!topology.empty()) {
-    spec["topologyConstraint"] = std::move(topology);
-  }
-  for (const PlannedGroup& group : plan.sub_groups) {
-    Json entry = {{"name", group.name}};
-    if (group.min_sub_group) {
-      entry["minSubGroup"] = *group.min_sub_group;
-    } else {
-      entry["minMember"] = group.min_member;
-    }
-    if (!group.parent.empty()) {
-      entry["parent"] = group.parent;
-    }
-    spec["subGroups"].push_back(std::move(entry));
-  }
-  if (plan.min_sub_group) {
-    spec.erase("minMember");
-    spec["minSubGroup"] = *plan.min_sub_group;
-  }
-  Json labels = kube::LabelsOf(top) == nullptr ? Json::object() : *kube::LabelsOf(top);
-  labels["kai.scheduler/queue"] = spec["queue"];
-  Json group = {{"apiVersion", "scheduling.run.ai/v2alpha2"},
-                {"kind", "PodGroup"},
-                {"metadata",
-                 {{"name", plan.name},
-                  {"namespace", kube::NamespaceOf(pod)},
-                  {"labels", std::move(labels)},
-                  {"ownerReferences", Json::array({plan.owner})}}},
-                {"spec", std::move(spec)}};
-  // KAI has one scheduler name per shard; here a PodGroup says whose it is when it is not the usual
-  // one.
-  const auto scheduler = kube::FindString(pod, {"spec", "schedulerName"});
-  if (!scheduler.empty() && scheduler != "kai-scheduler") {
-    group["metadata"]["annotations"]["sublet.dev/scheduler-name"] = scheduler;
-  }
-  return group;
 }
 
 }  // namespace sublet::scheduler

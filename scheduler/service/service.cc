@@ -15,7 +15,6 @@ using kube::Json;
 constexpr std::size_t kQuestionsMax = 64;
 constexpr std::string_view kComponent = "sublet-scheduler";
 constexpr Millis kUsageCounted = 1'000;  // at most one count a second
-constexpr Millis kUsageTold = 60'000;    // KAI's fetchInterval
 constexpr const char* kUsageNamespace = "kube-system";
 constexpr const char* kUsageName = "sublet-queue-usage";
 
@@ -122,8 +121,9 @@ SchedulerService::SchedulerService(SchedulerServiceOptions options, const Clock&
   binder_->UseSlices(broker_.get());
   engine_.MeasureWith([this] { return MicrosSince(MonotonicTime{}); });
   for (const Profile& profile : options_.profiles) {
-    if (profile.usage_half_life > 0 && !usage_) {
-      usage_.emplace(profile.usage_half_life);
+    if (profile.usage.on && !usage_) {
+      usage_.emplace(profile.usage);
+      usage_told_every_ = profile.usage.fetch;
     }
   }
   status_ = std::make_unique<StatusWriter>(options_.client, *feed_, recorder_, clock);
@@ -139,7 +139,7 @@ SchedulerService::SchedulerService(SchedulerServiceOptions options, const Clock&
       return nullptr;
     };
     grouper_ = std::make_unique<PodGrouper>(
-        options_.client, informers_, manager_,
+        options_.client, informers_, manager_, recorder_,
         [profile_of](const std::string& name) {
           const Profile* profile = profile_of(name);
           return profile != nullptr && !profile->kube;
@@ -289,7 +289,7 @@ Deadline SchedulerService::KeepUsage(Millis now) {
     const Amounts total = ToAmounts(engine_.state().total);
     usage_->Advance(now, engine_.Queues(), {total[0], total[1], total[2]});
   }
-  if (now - usage_told_ >= kUsageTold || now < usage_told_) {
+  if (now - usage_told_ >= usage_told_every_ || now < usage_told_) {
     usage_told_ = now;
     engine_.SetUsage(usage_->Shares());
     metrics_.Usage(usage_->Shares());
@@ -306,7 +306,8 @@ Deadline SchedulerService::KeepUsage(Millis now) {
       log::Warn("the usage history was not kept", {{"error", kept.error()}});
     }
   }
-  return After(std::chrono::milliseconds(std::max<Millis>(usage_told_ + kUsageTold - now, 1)));
+  return After(
+      std::chrono::milliseconds(std::max<Millis>(usage_told_ + usage_told_every_ - now, 1)));
 }
 
 bool SchedulerService::Ask(Question question) {

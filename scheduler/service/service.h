@@ -81,7 +81,7 @@ class SchedulerService {
 
   // The scheduler thread's; unset when no profile counts past use.
   std::optional<UsageHistory> usage_;
-  Millis usage_counted_ = 0, usage_told_ = 0;
+  Millis usage_counted_ = 0, usage_told_ = 0, usage_told_every_ = 0;  // KAI's fetchInterval
 
   SchedulerMetrics metrics_;
   Wakeup wakeup_;  // for all that the members below and the feed take in

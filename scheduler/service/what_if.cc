@@ -124,8 +124,13 @@ class Builder {
       pod["spec"]["priority"] = *priority;
     }
     if (profile != nullptr && !profile->kube && kube::AnnotationOf(pod, "pod-group-name").empty()) {
-      const GroupPlan plan = PlanGroup(pod, owners, profile->name != "kai-0.17");
-      Json group = MakePodGroup(pod, owners, plan);
+      std::vector<Json> settled = owners;
+      SettleOwners(&pod, &settled);
+      const GroupPlan plan = PlanGroup(pod, settled, profile->name != "kai-0.17");
+      if (!plan.problem.empty()) {
+        return BadRequest(plan.problem);
+      }
+      Json group = MakePodGroup(pod, settled, plan);
       group["metadata"]["uid"] = plan.name;
       group["metadata"]["creationTimestamp"] = pod["metadata"]["creationTimestamp"];
       pod["metadata"]["annotations"]["pod-group-name"] = plan.name;
