@@ -261,11 +261,39 @@ void Note(Session& session, JobId job, Action action, std::string outcome,
   }
 }
 
+constexpr int kMovesInVain = 3;
+constexpr Millis kMovesDelay = 60'000;
+constexpr int kMovesDoublings = 6;
+
+// Differs: KAI moves or evicts others for a job in every cycle, though nothing keeps them from
+// taking their old places again before the job does; some never come to rest. Here a job for which
+// others left three times in vain waits a minute before the next time, then two, up to an hour.
+bool MovesInVain(Session& session, const Job& job) {
+  if (job.moved_at_used != job.active_used || job.moves_again_at <= session.now) {
+    return false;
+  }
+  session.MayChangeAt(job.moves_again_at);
+  return true;
+}
+
+// `used`: of the job's pods before others left for it; with the promised ones it is more. A pod of
+// it that is bound ends the count (Statement::Commit).
+void NoteMove(const Session& session, int used, Job& job) {
+  if (job.moved_at_used != used) {
+    job.moved_in_vain = 0;
+    job.moved_at_used = used;
+  }
+  const int over = ++job.moved_in_vain - kMovesInVain;
+  job.moves_again_at =
+      over < 0 ? 0 : session.now + (kMovesDelay << std::min(over, kMovesDoublings));
+}
+
 // Tries `view`; commits on success.
 bool Attempt(Session& session, TopologyCache& topologies, Action action, const JobView& view,
              Solver::Victims victims, Solver::Validator validator) {
   Statement statement(session.state);
   BudgetGuard budgets(session);
+  const int used = session.state.job(view.job).active_used;
   const auto guarded = [&](const Scenario& scenario) {
     return budgets.Allows(scenario) && validator(scenario);
   };
@@ -276,8 +304,14 @@ bool Attempt(Session& session, TopologyCache& topologies, Action action, const J
     }
     return false;
   }
+  const std::size_t before = session.decisions.size();
   statement.Commit(&session.decisions);
   budgets.Spend(session.decisions);
+  if (std::any_of(
+          session.decisions.begin() + static_cast<std::ptrdiff_t>(before), session.decisions.end(),
+          [](const Decision& decision) { return decision.kind == Decision::Kind::kEvict; })) {
+    NoteMove(session, used, session.state.job(view.job));
+  }
   return true;
 }
 
@@ -323,33 +357,6 @@ bool EnoughInCluster(const State& state, const JobView& view) {
 
 }  // namespace
 
-constexpr int kMovesInVain = 3;
-constexpr Millis kMovesDelay = 60'000;
-constexpr int kMovesDoublings = 6;
-
-// Differs: KAI moves others for a job in every cycle, though nothing keeps the moved pods from
-// taking their old places again before the job does; some never come to rest. Here a job for which
-// others were moved three times in vain waits a minute before the next time, then two, up to an
-// hour.
-bool MovesInVain(Session& session, const Job& job) {
-  if (job.moved_at_used != job.active_used || job.moves_again_at <= session.now) {
-    return false;
-  }
-  session.MayChangeAt(job.moves_again_at);
-  return true;
-}
-
-// `used`: of the job's pods before others were moved for it; with the promised ones it is more.
-void NoteMove(const Session& session, int used, Job& job) {
-  if (job.moved_at_used != used) {
-    job.moved_in_vain = 0;
-    job.moved_at_used = used;
-  }
-  const int over = ++job.moved_in_vain - kMovesInVain;
-  job.moves_again_at =
-      over < 0 ? 0 : session.now + (kMovesDelay << std::min(over, kMovesDoublings));
-}
-
 void RunConsolidation(Session& session, TopologyCache& topologies) {
   State& state = session.state;
   const int most = session.profile.max_consolidation_victims;
@@ -361,7 +368,7 @@ void RunConsolidation(Session& session, TopologyCache& topologies) {
   FailedSignatures failed;
   while (!order->Empty() && !session.out_of_steps) {
     const std::shared_ptr<JobView> view = order->Pop();
-    Job& job = state.job(view->job);
+    const Job& job = state.job(view->job);
     if (Delayed(session, job) || MovesInVain(session, job) ||
         failed.Hopeless(session, *view, kNone) || !EnoughInCluster(state, *view)) {
       continue;
@@ -393,11 +400,8 @@ void RunConsolidation(Session& session, TopologyCache& topologies) {
       }
       return true;
     };
-    const int used = job.active_used;
     if (!Attempt(session, topologies, Action::kConsolidation, *view, victims, all_placed)) {
       failed.Remember(session, *view, kNone);
-    } else {
-      NoteMove(session, used, job);
     }
   }
 }
@@ -419,7 +423,8 @@ void RunReclaim(Session& session, TopologyCache& topologies) {
       Note(session, view->job, Action::kReclaim, refusal.rule, refusal);
       continue;
     }
-    if (Delayed(session, job) || failed.Hopeless(session, *view, job.queue)) {
+    if (Delayed(session, job) || MovesInVain(session, job) ||
+        failed.Hopeless(session, *view, job.queue)) {
       continue;
     }
     const BaseShares base(state);
@@ -472,7 +477,8 @@ void RunPreempt(Session& session, TopologyCache& topologies) {
       Note(session, view->job, Action::kPreempt, failure.message, {});
       continue;
     }
-    if (Delayed(session, job) || failed.Hopeless(session, *view, job.queue)) {
+    if (Delayed(session, job) || MovesInVain(session, job) ||
+        failed.Hopeless(session, *view, job.queue)) {
       continue;
     }
     int candidates = 0;

@@ -228,6 +228,8 @@ void Statement::Commit(std::vector<Decision>* decisions) {
         state_.Reaccount(op.task, task.placements.size() - 1, Status::kBinding);
         state_.ChooseDevices(op.task);
         task.tentative = false;
+        state_.job(task.job).moved_in_vain = 0;
+        state_.job(task.job).moves_again_at = 0;
       }
       for (int group : task.groups) {
         decision.gpu_groups.push_back(state_.group_names.Name(group));
