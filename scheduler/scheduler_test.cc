@@ -453,6 +453,25 @@ TEST(EngineTest, AGroupThatNamesNoSchedulerBelongsToThatOfItsPods) {
   EXPECT_EQ(DecisionText(engine.Run(kNow)), "bind x-0 n1\n");
 }
 
+TEST(EngineTest, NobodyIsEvictedForAPlaceOutsideOfARequiredLevel) {
+  Engine engine({*NamedProfile("kai-0.13")});
+  for (const auto& [name, rack] : {std::pair{"n1", "r1"}, {"n2", "r2"}}) {
+    NodeSpec node = MakeNode(name, 1);
+    node.labels.emplace_back("rack", rack);
+    engine.Apply(node);
+  }
+  engine.Apply(MakeQueue("a", "", kUnlimited));
+  engine.Apply(TopologySpec{"dc", {"rack"}, {}});
+  PodGroupSpec group = MakeGroup("x", "a", 1, 75);
+  group.root.topology = TopologyConstraint{"dc", "rack", ""};
+  engine.Apply(group);
+  engine.Apply(MakePod("x", 0, 1, "n1"));
+  engine.Apply(MakePod("x", 1, 1));
+  engine.Apply(MakeGroup("low", "a", 1, 50));
+  engine.Apply(MakePod("low", 0, 1, "n2"));
+  EXPECT_EQ(DecisionText(engine.Run(kNow)), "");
+}
+
 TEST(EngineTest, ATopologyLevelMayBeNamedByItsAlias) {
   Engine engine({*NamedProfile("kai-0.17")});
   for (const auto& [name, rack] : {std::pair{"n1", "r1"}, {"n2", "r2"}, {"n3", "r2"}}) {

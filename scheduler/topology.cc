@@ -355,7 +355,9 @@ std::vector<int> AllocatableDomains(const State& state, const TopologyTree& tree
   if (!error->empty()) {
     return {};
   }
-  // Nodes that already run pods of the group: with a required level the rest must join them.
+  // Nodes that already run pods of the group: with a required level the rest must join them. Differs:
+  // in its victim searches KAI looks at the waiting pods alone, and evicts for places outside of the
+  // level that its next cycle then refuses.
   std::set<NodeId> occupied;
   for (int set : pod_sets) {
     for (TaskId id : job.pod_sets[static_cast<std::size_t>(set)].tasks) {
