@@ -12,8 +12,9 @@ namespace {
 constexpr Millis kMinute = 60'000;
 constexpr int kDaysBack = 5 * 366;
 
-Status Bad(const std::string& text, const std::string& what) {
-  return Status(Reason::kInvalid, "cron expression \"" + text.substr(0, 100) + "\": " + what);
+sublet::Status Bad(const std::string& text, const std::string& what) {
+  return sublet::Status(Reason::kInvalid,
+                        "cron expression \"" + text.substr(0, 100) + "\": " + what);
 }
 
 std::vector<std::string> Split(const std::string& text, char at) {
@@ -162,8 +163,8 @@ Millis CronTimes::LatestAt(Millis now) const {
 
 Result<void> UsageParams::Check() const {
   if (type == Window::kTumbling && start == 0) {
-    return Status(Reason::kInvalid,
-                  "a tumbling usage window needs usageParams.tumblingWindowStartTime");
+    return sublet::Status(Reason::kInvalid,
+                          "a tumbling usage window needs usageParams.tumblingWindowStartTime");
   }
   if (type == Window::kCron) {
     if (auto parsed = CronTimes::Parse(cron); !parsed.ok()) {
