@@ -29,24 +29,6 @@ std::string Replaced(std::string text, std::string_view uid) {
 
 Json WithoutUid(const Json& object) { return *ParseJson(Replaced(Dump(object), UidOf(object))); }
 
-// A message without the structures that Go prints by its own names, and without what follows a line
-// end, where Go prints values and ours paths.
-std::string Comparable(const std::string& message) {
-  std::string text = message.substr(0, message.find('\n'));
-  for (std::size_t at = 0; (at = text.find("Invalid value: {", at)) != std::string::npos;) {
-    const std::size_t open = at + std::string_view("Invalid value: ").size();
-    int depth = 0;
-    std::size_t end = open;
-    do {
-      depth += text[end] == '{' ? 1 : text[end] == '}' ? -1 : 0;
-      ++end;
-    } while (depth > 0 && end < text.size());
-    text.replace(open, end - open, "<object>");
-    at = open;
-  }
-  return text;
-}
-
 class Case {
  public:
   explicit Case(const Json& json) : json_(json) {
@@ -83,9 +65,10 @@ class Case {
     }
     if (json_.contains("status")) {
       ASSERT_FALSE(done.ok()) << "accepted: " << json_["status"]["message"] << json_["object"];
-      EXPECT_EQ(Comparable(Replaced(done.error().message(), UidOf(object))),
-                Comparable(json_["status"]["message"].get<std::string>()))
+      EXPECT_EQ(Replaced(done.error().message(), UidOf(object)),
+                json_["status"]["message"].get<std::string>())
           << json_["object"];
+      CompareCauses(done.error());
       return;
     }
     ASSERT_TRUE(done.ok()) << done.error().message() << json_["object"];
@@ -101,6 +84,19 @@ class Case {
   }
 
  private:
+  // Messages say a thing once, causes as often as it was found.
+  void CompareCauses(const Status& status) const {
+    if (!json_["status"].contains("causes")) {
+      return;
+    }
+    Json causes = Json::array();
+    for (const StatusCause& cause : status.details().causes) {
+      causes.push_back(
+          {{"reason", cause.reason}, {"message", cause.message}, {"field", cause.field}});
+    }
+    EXPECT_EQ(causes, json_["status"]["causes"]) << json_["object"];
+  }
+
   Json Decoded(const char* member) const {
     Json object = json_[member];
     EXPECT_TRUE(NormalizeTyped(kind_->type, &object).ok()) << object;

@@ -12,8 +12,8 @@ void Strategy::PrepareCreate(const WriteContext&, Json*) const {}
 void Strategy::PrepareUpdate(const WriteContext&, const Json&, Json*) const {}
 
 void Strategy::PrepareStatusUpdate(const WriteContext&, const Json& old, Json* object) const {
-  // Status and metadata are the new object's, the rest and the labels the old one's. Most status
-  // writes carry the rest unchanged: comparing costs a fraction of copying.
+  // Status and metadata are the new object's, the rest the old one's. Most status writes carry the
+  // rest unchanged: comparing costs a fraction of copying.
   auto& members = object->get_ref<Json::object_t&>();
   std::erase_if(members, [&old](const auto& member) {
     return member.first != "status" && member.first != "metadata" && !old.contains(member.first);
@@ -25,13 +25,6 @@ void Strategy::PrepareStatusUpdate(const WriteContext&, const Json& old, Json* o
     Json& slot = members[key];
     if (slot != value) {
       slot = value;
-    }
-  }
-  if (Json* metadata = Find(*object, {"metadata"})) {
-    if (const Json* labels = LabelsOf(old)) {
-      (*metadata)["labels"] = *labels;
-    } else {
-      EraseMember(metadata, "labels");
     }
   }
 }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "kube/kinds/logic_functions.h"
 #include "kube/object.h"
@@ -98,28 +99,52 @@ void PrepareVolumeCreate(const WriteContext& context, Json* object) {
 }
 
 // One field has two names: each fills the other. The old one takes claims and snapshots only.
-void PrepareClaimCreate(const WriteContext&, Json* object) {
-  (*object)["status"] = {{"phase", "Pending"}};
-  Json& spec = EnsureObject(object, "spec");
-  const Json* source = Find(spec, {"dataSource"});
-  const Json* reference = Find(spec, {"dataSourceRef"});
+namespace {
+
+// What a claim's dataSource names, dataSourceRef names too; clients may know only one of them.
+void AgreeOnDataSource(Json* spec) {
+  const Json* source = Find(*spec, {"dataSource"});
+  const Json* reference = Find(*spec, {"dataSourceRef"});
   if (source != nullptr && reference == nullptr) {
-    const std::string_view kind = FindString(*source, {"kind"});
-    const std::string_view group = FindString(*source, {"apiGroup"});
-    const bool known = (kind == "PersistentVolumeClaim" && group.empty()) ||
-                       (kind == "VolumeSnapshot" && group == "snapshot.storage.k8s.io");
-    if (known) {
-      Json copy = *source;
-      spec["dataSourceRef"] = std::move(copy);
-    } else {
-      EraseMember(&spec, "dataSource");
-    }
+    Json copy = *source;
+    (*spec)["dataSourceRef"] = std::move(copy);
   } else if (reference != nullptr && source == nullptr &&
              FindString(*reference, {"namespace"}).empty()) {
     Json copy = *reference;
     EraseMember(&copy, "namespace");
-    spec["dataSource"] = std::move(copy);
+    (*spec)["dataSource"] = std::move(copy);
   }
+}
+
+// A dataSource of a kind that was never supported is left out, unless it was stored before.
+void DropUnknownDataSource(const Json* old_spec, Json* spec) {
+  const Json* source = Find(*spec, {"dataSource"});
+  const bool kept = old_spec != nullptr && (Find(*old_spec, {"dataSource"}) != nullptr ||
+                                            Find(*old_spec, {"dataSourceRef"}) != nullptr);
+  if (source == nullptr || Find(*spec, {"dataSourceRef"}) != nullptr || kept) {
+    return;
+  }
+  const std::string_view kind = FindString(*source, {"kind"});
+  const std::string_view group = FindString(*source, {"apiGroup"});
+  if (!(kind == "PersistentVolumeClaim" && group.empty()) &&
+      !(kind == "VolumeSnapshot" && group == "snapshot.storage.k8s.io")) {
+    EraseMember(spec, "dataSource");
+  }
+}
+
+}  // namespace
+
+void PrepareClaimCreate(const WriteContext&, Json* object) {
+  (*object)["status"] = {{"phase", "Pending"}};
+  Json& spec = EnsureObject(object, "spec");
+  DropUnknownDataSource(nullptr, &spec);
+  AgreeOnDataSource(&spec);
+}
+
+void PrepareClaimUpdate(const WriteContext&, const Json& old, Json* object) {
+  Json& spec = EnsureObject(object, "spec");
+  DropUnknownDataSource(Find(old, {"spec"}), &spec);
+  AgreeOnDataSource(&spec);
 }
 
 void PrepareServiceAccount(const WriteContext&, Json* object) {
@@ -172,6 +197,63 @@ void PrepareSigningRequestSubresource(std::string_view, const WriteContext& cont
   } else if (Json* status = Find(*object, {"status"})) {
     EraseMember(status, "conditions");
   }
+}
+
+namespace {
+
+void KeepMembers(const Json& old, std::initializer_list<const char*> members, Json* object) {
+  Json& metadata = EnsureObject(object, "metadata");
+  for (const char* member : members) {
+    if (const Json* value = Find(old, {"metadata", member})) {
+      metadata[member] = *value;
+    } else {
+      EraseMember(&metadata, member);
+    }
+  }
+}
+
+}  // namespace
+
+void KeepMetadata(const WriteContext&, const Json& old, Json* object) {
+  KeepMembers(
+      old,
+      {"deletionTimestamp", "generation", "labels", "annotations", "finalizers", "ownerReferences"},
+      object);
+}
+
+// What a device said goes when the claim no longer holds the device.
+void PrepareResourceClaimStatus(const WriteContext& context, const Json& old, Json* object) {
+  KeepMetadata(context, old, object);
+  const auto id = [](const Json& one) {
+    return std::string(FindString(one, {"driver"})) + "\n" +
+           std::string(FindString(one, {"pool"})) + "\n" +
+           std::string(FindString(one, {"device"})) + "\n" +
+           std::string(FindString(one, {"shareID"}));
+  };
+  const auto held = [&id](const Json& claim) {
+    std::set<std::string> ids;
+    const Json* results = Find(claim, {"status", "allocation", "devices", "results"});
+    for (std::size_t i = 0; results != nullptr && i < results->size(); ++i) {
+      ids.insert(id((*results)[i]));
+    }
+    return ids;
+  };
+  const std::set<std::string> before = held(old);
+  const std::set<std::string> now = held(*object);
+  Json* devices = Find(*object, {"status", "devices"});
+  if (devices == nullptr || !devices->is_array()) {
+    return;
+  }
+  std::erase_if(devices->get_ref<Json::array_t&>(), [&](const Json& device) {
+    return before.contains(id(device)) && !now.contains(id(device));
+  });
+  if (devices->empty()) {
+    EraseMember(&(*object)["status"], "devices");
+  }
+}
+
+void KeepLabels(const WriteContext&, const Json& old, Json* object) {
+  KeepMembers(old, {"labels"}, object);
 }
 
 }  // namespace sublet::kube::logic

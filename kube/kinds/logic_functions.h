@@ -36,6 +36,7 @@ void PrepareNamespaceSubresource(std::string_view subresource, const WriteContex
                                  const Json& old, Json* object);
 void PrepareVolumeCreate(const WriteContext& context, Json* object);
 void PrepareClaimCreate(const WriteContext& context, Json* object);
+void PrepareClaimUpdate(const WriteContext& context, const Json& old, Json* object);
 void PrepareServiceAccount(const WriteContext& context, Json* object);
 void PrepareServiceAccountUpdate(const WriteContext& context, const Json& old, Json* object);
 void PrepareSigningRequestCreate(const WriteContext& context, Json* object);
@@ -43,6 +44,11 @@ void PrepareSigningRequestUpdate(const WriteContext& context, const Json& old, J
 void PrepareSigningRequestStatus(const WriteContext& context, const Json& old, Json* object);
 void PrepareSigningRequestSubresource(std::string_view subresource, const WriteContext& context,
                                       const Json& old, Json* object);
+
+// Writes of a status that leave all metadata, or the labels, as they were (logic_cluster.cc)
+void KeepMetadata(const WriteContext& context, const Json& old, Json* object);
+void PrepareResourceClaimStatus(const WriteContext& context, const Json& old, Json* object);
+void KeepLabels(const WriteContext& context, const Json& old, Json* object);
 
 // Two versions of one stored kind (convert_*.cc)
 void EventToStorage(Json* event);          // events.k8s.io/v1 -> v1

@@ -132,34 +132,74 @@ void PreparePodStatus(const WriteContext&, const Json& old, Json* pod) {
   } else {
     EraseMember(&metadata, "ownerReferences");
   }
-  // The class is settled at creation.
+  // The class is settled at creation; who does not know it keeps it.
   Json& status = EnsureObject(pod, "status");
-  if (const std::string qos(FindString(old, {"status", "qosClass"})); !qos.empty()) {
+  if (const std::string qos(FindString(old, {"status", "qosClass"}));
+      !qos.empty() && FindString(status, {"qosClass"}).empty()) {
     status["qosClass"] = qos;
   }
 }
 
+namespace {
+
+// The containers of `old` with the resources that were sent; as sent when they are not the same
+// ones in the same order: validation says so.
+Json Resized(const Json& sent, const Json& old) {
+  Json result = old;
+  for (std::size_t i = 0; i < old.size(); ++i) {
+    if (FindString(sent[i], {"name"}) != FindString(old[i], {"name"})) {
+      return sent;
+    }
+    for (const char* field : {"resources", "resizePolicy"}) {
+      if (const Json* value = Find(sent[i], {field})) {
+        result[i][field] = *value;
+      } else {
+        EraseMember(&result[i], field);
+      }
+    }
+  }
+  return result;
+}
+
+void TakeMember(const Json& from, const char* key, Json* to) {
+  if (const Json* value = Find(from, {key})) {
+    (*to)[key] = *value;
+  } else {
+    EraseMember(to, key);
+  }
+}
+
+std::size_t Count(const Json& spec, const char* list) {
+  const Json* items = Find(spec, {list});
+  return items == nullptr ? 0 : items->size();
+}
+
+}  // namespace
+
 void PreparePodSubresource(std::string_view subresource, const WriteContext&, const Json& old,
                            Json* pod) {
+  const Json none = Json::object();
+  const Json* found = Find(*pod, {"spec"});
+  const Json sent = found == nullptr ? none : *found;
+  const Json* old_found = Find(old, {"spec"});
+  const Json& old_spec = old_found == nullptr ? none : *old_found;
+  if (subresource == "resize" &&
+      (Count(sent, "containers") != Count(old_spec, "containers") ||
+       Count(sent, "initContainers") != Count(old_spec, "initContainers"))) {
+    return;
+  }
   Json result = old;
   result["metadata"] = (*pod)["metadata"];
+  for (const char* key : {"labels", "annotations", "finalizers", "ownerReferences"}) {
+    TakeMember(old["metadata"], key, &result["metadata"]);
+  }
   if (subresource == "ephemeralcontainers") {
-    if (const Json* list = Find(*pod, {"spec", "ephemeralContainers"})) {
-      result["spec"]["ephemeralContainers"] = *list;
-    }
+    TakeMember(sent, "ephemeralContainers", &result["spec"]);
   } else if (subresource == "resize") {
+    TakeMember(sent, "resources", &result["spec"]);
     for (const char* list : {"containers", "initContainers"}) {
-      Json* mine = Find(result, {"spec", list});
-      const Json* theirs = Find(*pod, {"spec", list});
-      if (mine == nullptr || theirs == nullptr || mine->size() != theirs->size()) {
-        continue;
-      }
-      for (std::size_t i = 0; i < mine->size(); ++i) {
-        for (const char* field : {"resources", "resizePolicy"}) {
-          if (const Json* value = Find((*theirs)[i], {field})) {
-            (*mine)[i][field] = *value;
-          }
-        }
+      if (const Json* mine = Find(sent, {list})) {
+        result["spec"][list] = Resized(*mine, *Find(old_spec, {list}));
       }
     }
   }

@@ -40,53 +40,18 @@ void AgreeOnClusterIps(const Json* old, Json* service) {
   }
   const std::string old_ip = ClusterIp(*old);
   const Json* old_list = Find(*old, {"spec", "clusterIPs"});
+  if (!has_list && old_list != nullptr && ip == old_ip) {
+    spec["clusterIPs"] = *old_list;  // a client that does not know the list
+    return;
+  }
+  const Json* now = Find(spec, {"clusterIPs"});
   const bool list_changed =
-      (list == nullptr ? Json() : *list) != (old_list == nullptr ? Json() : *old_list);
-  if (ip.empty() && !old_ip.empty() && !list_changed) {
-    EraseMember(&spec, "clusterIPs");  // an old client clears the address
-  } else if (ip != old_ip && !ip.empty() && !list_changed) {
-    spec["clusterIPs"] = Json::array({ip});
-  }
-}
-
-// A client that does not know the allocated values keeps them.
-void KeepAllocated(const Json& old, Json* service) {
-  Json& spec = EnsureObject(service, "spec");
-  if (NeedsClusterIp(old) && NeedsClusterIp(*service)) {
-    if (ClusterIp(*service).empty()) {
-      PutString(&spec, "clusterIP", ClusterIp(old));
-      const Json* list = Find(spec, {"clusterIPs"});
-      if (const Json* old_list = Find(old, {"spec", "clusterIPs"});
-          old_list != nullptr && (list == nullptr || list->empty())) {
-        spec["clusterIPs"] = *old_list;
-      }
-    }
-    for (const char* field : {"ipFamilies", "ipFamilyPolicy"}) {
-      const Json* before = Find(old, {"spec", field});
-      if (before != nullptr && Find(spec, {field}) == nullptr) {
-        spec[field] = *before;
-      }
-    }
-  }
-  if (NeedsNodePort(old) && NeedsNodePort(*service)) {
-    const Json* before = Find(old, {"spec", "ports"});
-    Json* ports = Find(spec, {"ports"});
-    if (before != nullptr && ports != nullptr && ports->is_array()) {
-      for (Json& port : *ports) {
-        for (const Json& one : *before) {
-          if (FindInt(port, {"nodePort"}) == 0 && FindInt(one, {"nodePort"}) != 0 &&
-              FindInt(port, {"port"}) == FindInt(one, {"port"}) &&
-              FindString(port, {"protocol"}) == FindString(one, {"protocol"})) {
-            port["nodePort"] = FindInt(one, {"nodePort"});
-          }
-        }
-      }
-    }
-  }
-  if (NeedsHealthCheckPort(old) && NeedsHealthCheckPort(*service) &&
-      FindInt(spec, {"healthCheckNodePort"}) == 0) {
-    if (const std::int64_t port = FindInt(old, {"spec", "healthCheckNodePort"}); port != 0) {
-      spec["healthCheckNodePort"] = port;
+      (now == nullptr ? Json() : *now) != (old_list == nullptr ? Json() : *old_list);
+  if (ip != old_ip && !list_changed) {
+    if (ip.empty()) {
+      EraseMember(&spec, "clusterIPs");  // an old client clears the address
+    } else {
+      spec["clusterIPs"] = Json::array({ip});
     }
   }
 }
@@ -102,6 +67,57 @@ std::set<std::int64_t> PortsOnNodes(const Json& service) {
   return numbers;
 }
 
+// A port without a number gets the one that its name had, unless another port took that.
+void KeepNodePorts(const Json& old, Json* service) {
+  const std::set<std::int64_t> before = PortsOnNodes(old);
+  const std::set<std::int64_t> now = PortsOnNodes(*service);
+  const Json* old_ports = Find(old, {"spec", "ports"});
+  Json* ports = Find(*service, {"spec", "ports"});
+  if (old_ports == nullptr || ports == nullptr || !ports->is_array()) {
+    return;
+  }
+  for (Json& port : *ports) {
+    for (const Json& one : *old_ports) {
+      const std::int64_t number = FindInt(one, {"nodePort"});
+      if (FindInt(port, {"nodePort"}) == 0 && number != 0 &&
+          FindString(port, {"name"}) == FindString(one, {"name"}) &&
+          !(now.contains(number) && before.contains(number))) {
+        port["nodePort"] = number;
+      }
+    }
+  }
+}
+
+// A client that does not know the allocated values keeps them.
+void KeepAllocated(const Json& old, Json* service) {
+  Json& spec = EnsureObject(service, "spec");
+  if (NeedsClusterIp(old) && NeedsClusterIp(*service)) {
+    if (ClusterIp(*service).empty()) {
+      PutString(&spec, "clusterIP", ClusterIp(old));
+    }
+    const Json* list = Find(spec, {"clusterIPs"});
+    if (const Json* old_list = Find(old, {"spec", "clusterIPs"});
+        old_list != nullptr && (list == nullptr || list->empty())) {
+      spec["clusterIPs"] = *old_list;
+    }
+    for (const char* field : {"ipFamilies", "ipFamilyPolicy"}) {
+      const Json* before = Find(old, {"spec", field});
+      if (before != nullptr && Find(spec, {field}) == nullptr) {
+        spec[field] = *before;
+      }
+    }
+  }
+  if (NeedsNodePort(old) && NeedsNodePort(*service)) {
+    KeepNodePorts(old, service);
+  }
+  if (NeedsHealthCheckPort(old) && NeedsHealthCheckPort(*service) &&
+      FindInt(spec, {"healthCheckNodePort"}) == 0) {
+    if (const std::int64_t port = FindInt(old, {"spec", "healthCheckNodePort"}); port != 0) {
+      spec["healthCheckNodePort"] = port;
+    }
+  }
+}
+
 // Fields that mean nothing for the new type go, when they are what they were before.
 void DropForType(const Json& old, Json* service) {
   Json& spec = EnsureObject(service, "spec");
@@ -111,17 +127,20 @@ void DropForType(const Json& old, Json* service) {
     return a != nullptr && b != nullptr && *a == *b;
   };
   if (NeedsClusterIp(old) && !NeedsClusterIp(*service)) {
-    if (unchanged("clusterIP")) {
-      for (const char* field : {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"}) {
+    if (unchanged("clusterIPs")) {
+      EraseMember(&spec, "clusterIP");
+      EraseMember(&spec, "clusterIPs");
+    }
+    for (const char* field : {"ipFamilies", "ipFamilyPolicy"}) {
+      if (unchanged(field)) {
         EraseMember(&spec, field);
       }
     }
-    if (unchanged("internalTrafficPolicy")) {
-      EraseMember(&spec, "internalTrafficPolicy");
-    }
   }
   const auto external = [](const Json& one) {
-    return Type(one) == "LoadBalancer" || Type(one) == "NodePort";
+    const Json* ips = Find(one, {"spec", "externalIPs"});
+    return Type(one) == "LoadBalancer" || Type(one) == "NodePort" ||
+           (Type(one) == "ClusterIP" && ips != nullptr && !ips->empty());
   };
   if (external(old) && !external(*service) && unchanged("externalTrafficPolicy")) {
     EraseMember(&spec, "externalTrafficPolicy");
@@ -143,10 +162,6 @@ void DropForType(const Json& old, Json* service) {
       }
     }
   }
-  if (Type(old) == "ExternalName" && Type(*service) != "ExternalName" &&
-      unchanged("externalName")) {
-    EraseMember(&spec, "externalName");
-  }
 }
 
 }  // namespace
@@ -156,9 +171,9 @@ void PrepareServiceCreate(const WriteContext&, Json* service) {
 }
 
 void PrepareServiceUpdate(const WriteContext&, const Json& old, Json* service) {
+  KeepAllocated(old, service);
   AgreeOnClusterIps(&old, service);
   DropForType(old, service);
-  KeepAllocated(old, service);
 }
 
 }  // namespace sublet::kube::logic

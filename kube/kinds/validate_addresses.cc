@@ -3,6 +3,7 @@
 // pkg/apis/apiregistration/validation.
 #include <nlohmann/json.hpp>
 
+#include "kube/kinds/go_diff.h"
 #include "kube/kinds/validate_common.h"
 #include "kube/kinds/validate_kinds.h"
 
@@ -31,7 +32,12 @@ void IpAddress(const Json& object, FieldErrors* errors) {
 }
 
 void IpAddressUpdate(const Json& object, const Json& old, FieldErrors* errors) {
-  Immutable(Get(object, "spec"), Get(old, "spec"), "parentRef", kSpec, errors);
+  IpAddress(object, errors);
+  const Json& reference = Get(Get(object, "spec"), "parentRef");
+  if (reference != Get(Get(old, "spec"), "parentRef")) {
+    errors->InvalidShown(kSpec.Child("parentRef"), ShownAsGo("*ParentReference", reference),
+                         kImmutable);
+  }
 }
 
 void ServiceCidr(const Json& object, FieldErrors* errors) {

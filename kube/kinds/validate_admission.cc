@@ -1,9 +1,8 @@
-// Webhook configurations and certificate signing requests.
+// Webhook configurations.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "kube/base64.h"
 #include "kube/kinds/validate_common.h"
 #include "kube/kinds/validate_kinds.h"
 
@@ -57,7 +56,8 @@ void ClientConfig(const Path& path, const Json& config, FieldErrors* errors) {
       errors->Invalid(path.Child("url"), scheme,
                       "'https' is the only allowed URL scheme; desired format: "
                       "https://host[/path]");
-    } else if (text.size() == colon + 3) {
+    }
+    if (colon == std::string::npos || text.size() == colon + 3) {
       errors->Invalid(path.Child("url"), "",
                       "host must be specified; desired format: https://host[/path]");
     }
@@ -184,7 +184,32 @@ void AdmissionRule(const Path& at, const Json& rule, FieldErrors* errors) {
 
 namespace {
 
-void Webhook(const Path& at, const Json& hook, FieldErrors* errors) {
+bool KnowsReviews(const Json& hook) {
+  const auto& versions = Items(hook, "admissionReviewVersions");
+  return std::any_of(versions.begin(), versions.end(),
+                     [](const Json& one) { return one == "v1" || one == "v1beta1"; });
+}
+
+void ReviewVersions(const Path& path, const Json& hook, bool needs_known, FieldErrors* errors) {
+  const auto& versions = Items(hook, "admissionReviewVersions");
+  if (versions.empty()) {
+    return errors->Required(path, "must specify one of v1, v1beta1");
+  }
+  std::set<std::string> seen;
+  for (std::size_t i = 0; i < versions.size(); ++i) {
+    const std::string version = versions[i].get<std::string>();
+    if (!seen.insert(version).second) {
+      errors->Invalid(path.Index(i), version, "duplicate version");
+    } else {
+      Check(path.Index(i), version, &IsDns1035Label, errors);
+    }
+  }
+  if (needs_known && !KnowsReviews(hook)) {
+    errors->Invalid(path, Json(versions), "must include at least one of v1, v1beta1");
+  }
+}
+
+void Webhook(const Path& at, const Json& hook, bool needs_known, FieldErrors* errors) {
   const std::string name = Str(hook, "name");
   if (name.empty()) {
     errors->Required(at.Child("name"));
@@ -217,103 +242,22 @@ void Webhook(const Path& at, const Json& hook, FieldErrors* errors) {
   }
   const Path config = at.Child("clientConfig");
   ClientConfig(config, Get(hook, "clientConfig"), errors);
-  if (Items(hook, "admissionReviewVersions").empty()) {
-    errors->Required(at.Child("admissionReviewVersions"), "must specify one of v1, v1beta1");
-  }
+  ReviewVersions(at.Child("admissionReviewVersions"), hook, needs_known, errors);
   const Path conditions = at.Child("matchConditions");
   MatchConditions(conditions, hook, errors);
 }
 
-std::ptrdiff_t CountConditions(const Json& object, std::string_view type) {
-  const auto& list = Items(Get(object, "status"), "conditions");
-  return std::count_if(list.begin(), list.end(),
-                       [type](const Json& one) { return Str(one, "type") == type; });
-}
-
-bool RepeatsConditions(const Json& object) {
-  const auto& list = Items(Get(object, "status"), "conditions");
-  return std::any_of(list.begin(), list.end(), [&](const Json& one) {
-    return CountConditions(object, Str(one, "type")) > 1;
-  });
-}
-
-// What an older object shows already is borne.
-void Conditions(const Json& object, const Json& old, FieldErrors* errors) {
-  const Path status("status");
-  const Path path = status.Child("conditions");
-  const bool bears_both =
-      CountConditions(old, "Approved") > 0 && CountConditions(old, "Denied") > 0;
-  const bool bears_repeated = RepeatsConditions(old);
-  const bool bears_empty = CountConditions(old, "") > 0;
-  std::set<std::string> seen;
-  const auto& list = Items(Get(object, "status"), "conditions");
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const Path at = path.Index(i);
-    const std::string type = Str(list[i], "type");
-    if (type.empty() && !bears_empty) {
-      errors->Required(at.Child("type"));
-    }
-    const std::string value = Str(list[i], "status");
-    if (type == "Approved" || type == "Denied" || type == "Failed") {
-      OneOf(at.Child("status"), value, {"True"}, true, errors);
-    } else {
-      OneOf(at.Child("status"), value, {"False", "True", "Unknown"}, true, errors);
-    }
-    const char* other = type == "Approved" ? "Denied" : type == "Denied" ? "Approved" : "";
-    if (!bears_both && *other != '\0' && seen.contains(other)) {
-      errors->Invalid(path, type, "Approved and Denied conditions are mutually exclusive");
-    }
-    if (!seen.insert(type).second && !bears_repeated) {
-      errors->Duplicate(at.Child("type"), type);
-    }
-  }
-}
-
-void ConditionChanges(const Json& object, const Json& old, bool is_approval, FieldErrors* errors) {
-  const Path status("status");
-  const Path path = status.Child("conditions");
-  for (const char* type : {"Approved", "Denied", "Failed"}) {
-    if (CountConditions(object, type) < CountConditions(old, type)) {
-      errors->Forbidden(path, "updates may not remove a condition of type " + GoQuote(type));
-    }
-  }
-  for (const char* type : {"Approved", "Denied"}) {
-    if (!is_approval && CountConditions(object, type) > CountConditions(old, type)) {
-      errors->Forbidden(path, "updates may not add a condition of type " + GoQuote(type));
-    }
-  }
-}
-
-// PEM blocks as status.certificate holds them. Differs: what stands inside a block is not parsed,
-// kube/ knows no cryptography; whoever uses the certificate does.
-void Certificates(const Path& path, const std::string& encoded, FieldErrors* errors) {
-  constexpr std::string_view kBegin = "-----BEGIN ";
-  const std::string pem = DecodeBase64(encoded).value_or("");
-  int blocks = 0;
-  for (std::size_t at = pem.find(kBegin); at != std::string::npos; at = pem.find(kBegin, at + 1)) {
-    const std::size_t from = at + kBegin.size();
-    const std::string type = pem.substr(from, pem.find("-----", from) - from);
-    if (type != "CERTIFICATE") {
-      errors->Invalid(path, "<certificate data>",
-                      "only CERTIFICATE PEM blocks are allowed, found " + GoQuote(type));
-      return;
-    }
-    ++blocks;
-  }
-  if (blocks == 0 && !encoded.empty()) {
-    errors->Invalid(path, "<certificate data>", "must contain at least one CERTIFICATE PEM block");
-  }
-}
-
 }  // namespace
 
-void Webhooks(const Json& object, FieldErrors* errors) {
+namespace {
+
+void AllWebhooks(const Json& object, bool needs_known, FieldErrors* errors) {
   const Path webhooks("webhooks");
   std::set<std::string> names;
   std::size_t index = 0;
   for (const Json& hook : Items(object, "webhooks")) {
     const Path at = webhooks.Index(index++);
-    Webhook(at, hook, errors);
+    Webhook(at, hook, needs_known, errors);
     const std::string name = Str(hook, "name");
     if (!name.empty() && !names.insert(name).second) {
       errors->Duplicate(at.Child("name"), name);
@@ -321,53 +265,13 @@ void Webhooks(const Json& object, FieldErrors* errors) {
   }
 }
 
-void WebhooksUpdate(const Json& object, const Json&, FieldErrors* errors) {
-  Webhooks(object, errors);
-}
+}  // namespace
 
-void CertificateSigningRequest(const Json& object, FieldErrors* errors) {
-  const Json& spec = Get(object, "spec");
-  const Path path("spec");
-  const std::string request = DecodeBase64(Str(spec, "request")).value_or("");
-  if (request.find("-----BEGIN CERTIFICATE REQUEST-----") == std::string::npos) {
-    errors->Invalid(path.Child("request"), Str(spec, "request"),
-                    "PEM block type must be CERTIFICATE REQUEST");
-  }
-  if (Items(spec, "usages").empty()) {
-    errors->Required(path.Child("usages"));
-  }
-  const std::string signer = Str(spec, "signerName");
-  const std::size_t slash = signer.find('/');
-  if (signer.empty()) {
-    errors->Required(path.Child("signerName"));
-  } else if (slash == std::string::npos || slash + 1 == signer.size()) {
-    errors->Invalid(path.Child("signerName"), signer,
-                    "must be a fully qualified domain and path of the form "
-                    "'example.com/signer-name'");
-  } else {
-    Check(path.Child("signerName"), signer.substr(0, slash), &IsDns1123Subdomain, errors);
-  }
-}
+void Webhooks(const Json& object, FieldErrors* errors) { AllWebhooks(object, true, errors); }
 
-void CertificateSigningRequestStatus(const Json& object, const Json& old, FieldErrors* errors) {
-  const Path status("status");
-  const std::string before = Str(Get(old, "status"), "certificate");
-  const std::string certificate = Str(Get(object, "status"), "certificate");
-  Conditions(object, old, errors);
-  if (certificate != before) {
-    Certificates(status.Child("certificate"), certificate, errors);
-  }
-  ConditionChanges(object, old, false, errors);
-  if (certificate != before && !before.empty()) {
-    errors->Forbidden(status.Child("certificate"),
-                      "updates may not modify existing certificate content");
-  }
-}
-
-void CertificateSigningRequestApproval(std::string_view, const Json& object, const Json& old,
-                                       FieldErrors* errors) {
-  Conditions(object, old, errors);
-  ConditionChanges(object, old, true, errors);
+void WebhooksUpdate(const Json& object, const Json& old, FieldErrors* errors) {
+  const auto& before = Items(old, "webhooks");
+  AllWebhooks(object, std::all_of(before.begin(), before.end(), KnowsReviews), errors);
 }
 
 }  // namespace sublet::kube::validate

@@ -4,55 +4,143 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "kube/kinds/go_diff.h"
 #include "kube/kinds/validate_common.h"
 #include "kube/kinds/validate_kinds.h"
 #include "kube/object.h"
 
 namespace sublet::kube::validate {
+namespace {
+
+
+constexpr std::int64_t kTokenSecondsMin = 600;
+constexpr std::int64_t kTokenSecondsMax = std::int64_t{1} << 32;
+constexpr std::int64_t kPeriodMin = 10;
+constexpr std::size_t kMetadataMax = 256 * 1024;
+constexpr std::size_t kMessageMax = 1024;
+
+void TokenRequests(const Json& spec, FieldErrors* errors) {
+  const Path requests = kSpec.Child("tokenRequests");
+  std::set<std::string> audiences;
+  std::size_t index = 0;
+  for (const Json& request : Items(spec, "tokenRequests")) {
+    const Path at = requests.Index(index++);
+    const std::string audience = Str(request, "audience");
+    if (!audiences.insert(audience).second) {
+      errors->Duplicate(at.Child("audience"), audience);
+      continue;
+    }
+    const Json& seconds = Get(request, "expirationSeconds");
+    if (!seconds.is_number_integer()) {
+      continue;
+    }
+    const Path path = at.Child("expirationSeconds");
+    if (seconds.get<std::int64_t>() < kTokenSecondsMin) {
+      errors->Invalid(path, seconds, "may not specify a duration less than 10 minutes");
+    }
+    if (seconds.get<std::int64_t>() > kTokenSecondsMax) {
+      errors->Invalid(path, seconds, "may not specify a duration larger than 2^32 seconds");
+    }
+  }
+}
+
+void VolumeError(const Path& path, const Json& error, FieldErrors* errors) {
+  if (Str(error, "message").size() > kMessageMax) {
+    errors->TooLong(path.Child("message"), static_cast<int>(kMetadataMax));
+  }
+  if (const std::int64_t code = FindInt(error, {"errorCode"}); code < 0) {
+    errors->InvalidEach(path.Child("errorCode"), code, IsInRange(code, 0, INT32_MAX));
+  }
+}
+
+void AttachmentStatus(const Json& object, FieldErrors* errors) {
+  const Path path("status");
+  const Json& status = Get(object, "status");
+  std::size_t bytes = 0;
+  for (const auto& [key, value] : Get(status, "attachmentMetadata").items()) {
+    bytes += key.size() + value.get_ref<const std::string&>().size();
+  }
+  if (bytes > kMetadataMax) {
+    errors->TooLong(path.Child("attachmentMetadata"), static_cast<int>(kMetadataMax));
+  }
+  for (const char* key : {"attachError", "detachError"}) {
+    VolumeError(path.Child(key), Get(status, key), errors);
+  }
+}
+
+}  // namespace
+
 void CsiDriver(const Json& object, FieldErrors* errors) {
   const Json& spec = Get(object, "spec");
+  for (const auto& [key, shown] : {std::pair{"attachRequired", "attachedRequired"},
+                                   std::pair{"podInfoOnMount", "podInfoOnMount"},
+                                   std::pair{"storageCapacity", "storageCapacity"}}) {
+    if (!Has(spec, key)) {
+      errors->Required(kSpec.Child(shown));
+    }
+  }
   Choice(kSpec, spec, "fsGroupPolicy", {"File", "None", "ReadWriteOnceWithFSType"}, errors);
-  const Path modes = kSpec.Child("volumeLifecycleModes");
-  std::size_t index = 0;
+  TokenRequests(spec, errors);
   for (const Json& mode : Items(spec, "volumeLifecycleModes")) {
-    OneOf(modes.Index(index++), mode.get<std::string>(), {"Ephemeral", "Persistent"}, true, errors);
+    const std::string name = mode.get<std::string>();
+    if (name != "Persistent" && name != "Ephemeral") {
+      errors->NotSupported(kSpec.Child("volumeLifecycleModes"), name, {"Persistent", "Ephemeral"});
+    }
+  }
+  const Json& period = Get(spec, "nodeAllocatableUpdatePeriodSeconds");
+  if (period.is_number_integer() && period.get<std::int64_t>() < kPeriodMin) {
+    errors->Invalid(kSpec.Child("nodeAllocatableUpdatePeriodSeconds"), period,
+                    "must be greater than or equal to 10 seconds");
+  }
+  if (Has(spec, "serviceAccountTokenInSecrets") && Items(spec, "tokenRequests").empty()) {
+    errors->Invalid(kSpec.Child("serviceAccountTokenInSecrets"),
+                    Get(spec, "serviceAccountTokenInSecrets"),
+                    "serviceAccountTokenInSecrets is set but no tokenRequests are specified");
   }
 }
 
 void CsiDriverUpdate(const Json& object, const Json& old, FieldErrors* errors) {
   CsiDriver(object, errors);
-  for (const char* field : {"attachRequired", "volumeLifecycleModes"}) {
-    if (!SameMember(Get(object, "spec"), Get(old, "spec"), field)) {
-      errors->Invalid(kSpec.Child(field), Get(Get(object, "spec"), field), kImmutable);
+  for (const auto& [key, shown] : {std::pair{"attachRequired", "attachedRequired"},
+                                   std::pair{"volumeLifecycleModes", "volumeLifecycleModes"}}) {
+    if (!SameMember(Get(object, "spec"), Get(old, "spec"), key)) {
+      errors->Invalid(kSpec.Child(shown), Get(Get(object, "spec"), key), kImmutable);
     }
   }
 }
 
 void VolumeAttachment(const Json& object, FieldErrors* errors) {
   const Json& spec = Get(object, "spec");
-  if (Str(spec, "attacher").empty()) {
-    errors->Required(kSpec.Child("attacher"));
-  }
+  CsiDriverName(kSpec.Child("attacher"), Str(spec, "attacher"), errors);
   const Json& source = Get(spec, "source");
   const bool inline_spec = Has(source, "inlineVolumeSpec");
   const bool named = Has(source, "persistentVolumeName");
+  const std::string name = Str(source, "persistentVolumeName");
   const Path at = kSpec.Child("source");
   if (!inline_spec && !named) {
     errors->Required(at, "must specify exactly one of inlineVolumeSpec and persistentVolumeName");
   } else if (inline_spec && named) {
     errors->Forbidden(at, "must specify exactly one of inlineVolumeSpec and persistentVolumeName");
-  } else if (named && Str(source, "persistentVolumeName").empty()) {
+  } else if (named && name.empty()) {
     errors->Required(at.Child("persistentVolumeName"),
                      "must specify non empty persistentVolumeName");
   }
   Check(kSpec.Child("nodeName"), Str(spec, "nodeName"), &IsDns1123Subdomain, errors);
+  AttachmentStatus(object, errors);
+  if (named) {
+    Check(at.Child("persistentVolumeName"), name, &IsDns1123Subdomain, errors);
+  }
 }
 
 void VolumeAttachmentUpdate(const Json& object, const Json& old, FieldErrors* errors) {
   VolumeAttachment(object, errors);
   if (Get(object, "spec") != Get(old, "spec")) {
-    errors->Invalid(kSpec, Get(object, "spec"), "field is immutable");
+    errors->InvalidShown(kSpec, ShownAsGo("VolumeAttachmentSpec", Get(object, "spec")), kImmutable);
   }
+}
+
+void VolumeAttachmentStatus(const Json& object, const Json&, FieldErrors* errors) {
+  VolumeAttachment(object, errors);
 }
 
 void CsiNode(const Json& object, FieldErrors* errors) {
@@ -95,7 +183,9 @@ void CsiNodeUpdate(const Json& object, const Json& old, FieldErrors* errors) {
       const bool same =
           SameMember(driver, before, "nodeID") && SameMember(driver, before, "topologyKeys");
       if (Str(driver, "name") == Str(before, "name") && !same) {
-        errors->Invalid(kSpec.Child("drivers"), driver, kImmutable);
+        Json shown = driver;
+        EraseMember(&shown, "allocatable");
+        errors->InvalidShown(kSpec.Child("drivers"), ShownAsGo("CSINodeDriver", shown), kImmutable);
       }
     }
   }
@@ -113,7 +203,9 @@ void CsiStorageCapacity(const Json& object, FieldErrors* errors) {
 void CsiStorageCapacityUpdate(const Json& object, const Json& old, FieldErrors* errors) {
   for (const char* key : {"nodeTopology", "storageClassName"}) {
     if (!SameMember(object, old, key)) {
-      errors->Invalid(Path(key), Get(object, key), kImmutable);
+      const bool selects = key == std::string_view("nodeTopology");
+      errors->InvalidShown(Path(key), ShownAsGo(selects ? "*LabelSelector" : "s", Get(object, key)),
+                           kImmutable);
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kube/int_or_string.h"
+#include "kube/kinds/go_diff.h"
 #include "kube/quantity.h"
 
 namespace sublet::kube::validate {
@@ -91,15 +92,7 @@ void Choice(const Path& parent, const Json& object, std::string_view key,
   }
 }
 
-std::string ShownSelector(const Json& selector) {
-  std::string out;
-  for (const char* key : {"matchLabels", "matchExpressions"}) {
-    if (Has(selector, key)) {
-      out += (out.empty() ? "" : ",") + GoQuote(key) + ":" + Dump(Get(selector, key));
-    }
-  }
-  return "{" + out + "}";
-}
+std::string ShownSelector(const Json& selector) { return ShownAsGo("*LabelSelector", selector); }
 
 bool SameMember(const Json& object, const Json& old, std::string_view key) {
   return Get(object, key) == Get(old, key);
@@ -120,6 +113,33 @@ void Labels(const Path& path, const Json& labels, FieldErrors* errors) {
     Check(path, key, &IsQualifiedName, errors);
     if (value.is_string()) {
       Check(path, value.get<std::string>(), &IsLabelValue, errors);
+    }
+  }
+}
+
+void Annotations(const Path& path, const Json& annotations, FieldErrors* errors) {
+  if (!annotations.is_object()) {
+    return;
+  }
+  for (const auto& [key, value] : annotations.items()) {
+    std::string lower = key;
+    std::transform(lower.begin(), lower.end(), lower.begin(),
+                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+    for (const std::string& problem : IsQualifiedName(lower)) {
+      errors->Invalid(path, key, problem);
+    }
+  }
+}
+
+void TemplateMetadata(const Path& path, const Json& metadata, FieldErrors* errors) {
+  Annotations(path.Child("annotations"), Get(metadata, "annotations"), errors);
+  Labels(path.Child("labels"), Get(metadata, "labels"), errors);
+  for (const char* field :
+       {"name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation",
+        "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences",
+        "finalizers", "managedFields"}) {
+    if (Has(metadata, field)) {
+      errors->Forbidden(path.Child(field), "cannot be set");
     }
   }
 }
@@ -246,7 +266,43 @@ void QuantityValue(const Path& path, const std::string& name, const std::string&
   }
 }
 
-void Resources(const Path& path, const Json& resources, FieldErrors* errors) {
+namespace {
+
+// A request and its limit; `path` names the resources.
+void WithinLimit(const Path& path, const Json& limits, const std::string& name,
+                 const std::string& text, FieldErrors* errors) {
+  const std::string limit = Str(limits, name);
+  const Path requests = path.Child("requests");
+  if (limit.empty()) {
+    if (!MayOvercommit(name)) {
+      errors->Required(path.Child("limits"), "Limit must be set for non overcommitable resources");
+    }
+    return;
+  }
+  const auto order = Quantity::ParseOrZero(text) <=> Quantity::ParseOrZero(limit);
+  if (order != std::strong_ordering::equal && !MayOvercommit(name)) {
+    errors->Invalid(requests, text, "must be equal to " + name + " limit of " + limit);
+  } else if (order == std::strong_ordering::greater) {
+    errors->Invalid(requests, text, "must be less than or equal to " + name + " limit of " + limit);
+  }
+}
+
+void WholePages(const Path& path, const std::string& name, const std::string& text,
+                FieldErrors* errors) {
+  if (!IsHugePages(name)) {
+    return;
+  }
+  const auto page = Quantity::Parse(name.substr(std::string_view("hugepages-").size()));
+  const bool usable = page.ok() && page->Sign() > 0 && page->MilliValue() % 1000 == 0;
+  if (!usable || Quantity::ParseOrZero(text).Value() % page->Value() != 0) {
+    errors->Invalid(path, text, text + " is not positive integer multiple of " + name);
+  }
+}
+
+}  // namespace
+
+void Resources(const Path& path, const Json& resources, FieldErrors* errors,
+               void (*rule)(const Path&, const std::string&, FieldErrors*)) {
   const Json& limits = Get(resources, "limits");
   const Json& requests = Get(resources, "requests");
   const Path limits_path = path.Child("limits");
@@ -261,27 +317,14 @@ void Resources(const Path& path, const Json& resources, FieldErrors* errors) {
     for (const auto& [name, value] : list.items()) {
       const Path at = (is_limit ? limits_path : requests_path).Key(name);
       const std::string text = value.is_string() ? value.get<std::string>() : "";
-      ContainerResourceName(at, name, errors);
+      rule(at, name, errors);
       QuantityValue(at, name, text, errors);
       huge |= IsHugePages(name);
       compute |= name == "cpu" || name == "memory";
-      if (is_limit) {
-        continue;
+      if (!is_limit) {
+        WithinLimit(path, limits, name, text, errors);
       }
-      const std::string limit = Str(limits, name);
-      if (limit.empty()) {
-        if (!MayOvercommit(name)) {
-          errors->Required(limits_path, "Limit must be set for non overcommitable resources");
-        }
-        continue;
-      }
-      const auto order = Quantity::ParseOrZero(text) <=> Quantity::ParseOrZero(limit);
-      if (order != std::strong_ordering::equal && !MayOvercommit(name)) {
-        errors->Invalid(requests_path, text, "must be equal to " + name + " limit of " + limit);
-      } else if (order == std::strong_ordering::greater) {
-        errors->Invalid(requests_path, text,
-                        "must be less than or equal to " + name + " limit of " + limit);
-      }
+      WholePages(at, name, text, errors);
     }
   }
   if (huge && !compute) {
@@ -369,6 +412,9 @@ std::int64_t ScaledOf100(const Json& value) {
     return 0;
   }
   const auto scaled = share->Scaled(100, true);
+  if (!scaled.ok() && value.is_string()) {
+    return std::atoi(value.get_ref<const std::string&>().c_str());  // as Go reads what is no share
+  }
   return scaled.ok() ? *scaled : 0;
 }
 

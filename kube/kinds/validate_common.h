@@ -56,9 +56,11 @@ void Labels(const Path& path, const Json& labels, FieldErrors* errors);
 void LabelSelector(const Path& path, const Json& selector, FieldErrors* errors);
 bool IsEmptySelector(const Json& selector);
 
-// limits and requests of a container, a pod, an overhead.
-void Resources(const Path& path, const Json& resources, FieldErrors* errors);
+// limits and requests of a container, a pod, an overhead; `rule` says which names may stand there.
 void ContainerResourceName(const Path& path, const std::string& name, FieldErrors* errors);
+void Resources(const Path& path, const Json& resources, FieldErrors* errors,
+               void (*rule)(const Path&, const std::string&,
+                            FieldErrors*) = &ContainerResourceName);
 void QuantityValue(const Path& path, const std::string& name, const std::string& value,
                    FieldErrors* errors);
 bool IsExtendedResource(std::string_view name);
@@ -95,8 +97,18 @@ std::vector<std::string> Volumes(const Path& path, const Json& spec, const std::
 // A source that pods and persistent volumes share (validate_old_volumes.cc); others are left alone.
 void SharedSource(const Path& parent, std::string_view kind, const Json& source,
                   FieldErrors* errors);
+inline constexpr std::string_view kPortalTooLong =
+    "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if "
+    "iscsi.initiatorName is specified.";
+void HostPathSource(const Path& path, const Json& source, FieldErrors* errors);
+// metadata of a template that makes other objects: labels and annotations, nothing else.
+void TemplateMetadata(const Path& path, const Json& metadata, FieldErrors* errors);
+void Annotations(const Path& path, const Json& annotations, FieldErrors* errors);
 void Tolerations(const Path& path, const Json& spec, FieldErrors* errors);
+// Of a claim and, in part, of a volume (validate_volume_claim.cc).
 void ClaimSpec(const Path& path, const Json& spec, FieldErrors* errors);
+void AccessModes(const Path& path, const Json& spec, FieldErrors* errors);
+void VolumeMode(const Path& path, const Json& spec, FieldErrors* errors);
 // Containers of any kind (validate_container.cc).
 void Containers(const Path& spec_path, const Json& spec, const std::vector<std::string>& volumes,
                 FieldErrors* errors);
@@ -118,6 +130,8 @@ void ContainerClaims(const Path& path, const Json& container, const Json& spec,
 void FileKeyRef(const Path& path, const Json& reference, FieldErrors* errors);
 void FileKeyVolumes(const Path& spec_path, const Json& spec, FieldErrors* errors);
 
+// owner.conditions where each has a reason and a time (validate_status.cc).
+void Conditions(const Path& path, const Json& owner, FieldErrors* errors);
 // A rule of a webhook or a policy (validate_admission.cc), and conditions in CEL
 // (validate_policies.cc).
 void AdmissionRule(const Path& at, const Json& rule, FieldErrors* errors);

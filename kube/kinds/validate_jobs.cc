@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "kube/kinds/go_diff.h"
 #include "kube/kinds/validate_common.h"
 #include "kube/kinds/validate_kinds.h"
 #include "kube/label_selector.h"
@@ -94,17 +95,16 @@ void Policies(const Path& path, const Json& spec, FieldErrors* errors) {
   if (Has(spec, "successPolicy")) {
     const Path at = path.Child("successPolicy");
     if (Str(spec, "completionMode") != "Indexed") {
-      errors->Invalid(at, Get(spec, "successPolicy"), "requires indexed completion mode");
+      errors->InvalidShown(at, ShownAsGo("SuccessPolicy", Get(spec, "successPolicy")),
+                           "requires indexed completion mode");
     } else {
       SuccessPolicy(at, spec, errors);
     }
   }
-  const Path replacement = path.Child("podReplacementPolicy");
-  const std::string policy = Str(spec, "podReplacementPolicy");
   if (on_failure) {
-    OneOf(replacement, policy, {"Failed"}, false, errors);
+    Choice(path, spec, "podReplacementPolicy", {"Failed"}, errors);
   } else {
-    OneOf(replacement, policy, {"Failed", "TerminatingOrFailed"}, false, errors);
+    Choice(path, spec, "podReplacementPolicy", {"Failed", "TerminatingOrFailed"}, errors);
   }
 }
 
@@ -165,9 +165,11 @@ void WholeSpec(const Json& spec, FieldErrors* errors) {
   } else {
     LabelSelector(path, selector, errors);
   }
+  FieldErrors problems;
+  LabelSelector(path, selector, &problems);
   const auto parsed = kube::LabelSelector::FromJson(&selector);
   const Json& labels = Get(Get(Get(spec, "template"), "metadata"), "labels");
-  if (parsed.ok() && !parsed->Matches(&labels)) {
+  if (parsed.ok() && problems.empty() && !parsed->Matches(&labels)) {
     const Path template_path = kSpec.Child("template");
     const Path metadata = template_path.Child("metadata");
     errors->Invalid(metadata.Child("labels"), labels,
@@ -180,41 +182,66 @@ bool IsTrue(const Json& job, std::string_view type) {
   return condition != nullptr && FindString(*condition, {"status"}) == "True";
 }
 
-// While a job is suspended and runs nothing, its pods may still be placed and sized otherwise.
-void TakeFreeFields(const Json& from, Json* to) {
-  const auto take = [](const Json& source, Json* target, const char* key) {
-    if (Has(source, key)) {
-      (*target)[key] = Get(source, key);
-    } else {
-      EraseMember(target, key);
-    }
-  };
+void Take(const Json& source, const char* key, Json* target) {
+  if (Has(source, key)) {
+    (*target)[key] = Get(source, key);
+  } else {
+    EraseMember(target, key);
+  }
+}
+
+// While a job is suspended and runs nothing, its pods may still be placed otherwise ...
+void TakePlacement(const Json& from, Json* to) {
   const Json& pod = Get(from, "spec");
   Json& target = EnsureObject(to, "spec");
   for (const char* field : {"nodeSelector", "tolerations", "schedulingGates"}) {
-    take(pod, &target, field);
+    Take(pod, field, &target);
   }
   const Json& affinity = Get(pod, "affinity");
   if (affinity.is_object() || Has(target, "affinity")) {
     Json& mine = EnsureObject(&target, "affinity");
-    take(affinity, &mine, "nodeAffinity");
+    Take(affinity, "nodeAffinity", &mine);
     if (!affinity.is_object() && mine.empty()) {
       EraseMember(&target, "affinity");
     }
   }
+  Json& metadata = EnsureObject(to, "metadata");
+  Take(Get(from, "metadata"), "labels", &metadata);
+  Take(Get(from, "metadata"), "annotations", &metadata);
+}
+
+// ... and sized otherwise.
+void TakeResources(const Json& pod, Json* to) {
   for (const char* list : {"containers", "initContainers"}) {
     const auto& theirs = Items(pod, list);
-    Json* mine = Find(target, {list});
+    Json* mine = Find(*to, {list});
     for (std::size_t i = 0; mine != nullptr && mine->size() == theirs.size() && i < theirs.size();
          ++i) {
       if (Str((*mine)[i], "name") == Str(theirs[i], "name")) {
-        take(theirs[i], &(*mine)[i], "resources");
+        Take(theirs[i], "resources", &(*mine)[i]);
       }
     }
   }
-  Json& metadata = EnsureObject(to, "metadata");
-  take(Get(from, "metadata"), &metadata, "labels");
-  take(Get(from, "metadata"), &metadata, "annotations");
+}
+
+void TemplateUpdate(const Json& spec, const Json& old, FieldErrors* errors) {
+  const Json& before = Get(old, "spec");
+  const Json& now = Get(spec, "template");
+  Json then = Get(before, "template");
+  const bool waits = FindBool(before, {"suspend"}) && IsTrue(old, "Suspended") &&
+                     FindInt(old, {"status", "active"}) == 0;
+  const Path path = kSpec.Child("template");
+  if (!waits) {
+    if (now != then) {
+      errors->InvalidShown(path, ShownAsGo("PodTemplateSpec", now), kImmutable);
+    }
+    return;
+  }
+  TakePlacement(now, &then);
+  TakeResources(Get(now, "spec"), &EnsureObject(&then, "spec"));
+  if (Get(now, "spec") != Get(then, "spec")) {
+    errors->InvalidShown(path.Child("spec"), ShownAsGo("PodSpec", Get(now, "spec")), kImmutable);
+  }
 }
 
 }  // namespace
@@ -255,6 +282,8 @@ void Job(const Json& object, FieldErrors* errors) {
 void JobUpdate(const Json& object, const Json& old, FieldErrors* errors) {
   const Json& spec = Get(object, "spec");
   const Json& before = Get(old, "spec");
+  // Twice, as upstream: messages do not show it, the list of causes does.
+  Job(object, errors);
   WholeSpec(spec, errors);
   if (Str(spec, "completionMode") != "Indexed") {
     Immutable(spec, before, "completions", kSpec, errors);
@@ -264,49 +293,15 @@ void JobUpdate(const Json& object, const Json& old, FieldErrors* errors) {
                     "can only be modified in tandem with spec.parallelism");
   }
   Immutable(spec, before, "selector", kSpec, errors);
-  Json old_template = Get(before, "template");
-  if (FindBool(before, {"suspend"}) && IsTrue(old, "Suspended") &&
-      FindInt(old, {"status", "active"}) == 0) {
-    TakeFreeFields(Get(spec, "template"), &old_template);
-  }
-  if (Get(spec, "template") != old_template) {
-    errors->Invalid(kSpec.Child("template"), Get(spec, "template"), kImmutable);
-  }
-  for (const char* field : {"completionMode", "podFailurePolicy", "backoffLimitPerIndex",
-                            "managedBy", "successPolicy"}) {
-    Immutable(spec, before, field, kSpec, errors);
-  }
-}
-
-void JobStatus(const Json& object, const Json& old, FieldErrors* errors) {
-  const Path path("status");
-  const Json& status = Get(object, "status");
-  for (const char* field : {"active", "succeeded", "failed", "ready", "terminating"}) {
-    NotNegative(status, field, path, errors);
-  }
-  const Path conditions = path.Child("conditions");
-  const auto forbid = [&](bool wrong, std::string_view text) {
-    if (wrong) {
-      errors->InvalidShown(conditions, text, "");
+  TemplateUpdate(spec, old, errors);
+  for (const auto& [field, type] :
+       {std::pair{"completionMode", "*s"}, std::pair{"podFailurePolicy", "*PodFailurePolicy"},
+        std::pair{"backoffLimitPerIndex", "*i"}, std::pair{"managedBy", "*s"},
+        std::pair{"successPolicy", "*SuccessPolicy"}}) {
+    if (!SameMember(spec, before, field)) {
+      errors->InvalidShown(kSpec.Child(field), ShownAsGo(type, Get(spec, field)), kImmutable);
     }
-  };
-  const bool complete = IsTrue(object, "Complete");
-  const bool failed = IsTrue(object, "Failed");
-  const bool met = IsTrue(object, "SuccessCriteriaMet");
-  forbid(complete && failed, "cannot set Complete=True and Failed=true conditions");
-  forbid(complete && IsTrue(object, "FailureTarget"),
-         "cannot set Complete=True and FailureTarget=true conditions");
-  forbid(met && failed, "cannot set SuccessCriteriaMet=True and Failed=true conditions");
-  forbid(met && IsTrue(object, "FailureTarget"),
-         "cannot set SuccessCriteriaMet=True and FailureTarget=true conditions");
-  forbid(Has(Get(object, "spec"), "successPolicy") && complete && !met,
-         "cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True");
-  for (const char* type : {"Failed", "Complete", "FailureTarget"}) {
-    forbid(IsTrue(old, type) && !IsTrue(object, type),
-           "cannot disable the terminal " + std::string(type) + "=True condition");
   }
-  forbid(IsTrue(old, "SuccessCriteriaMet") && !met,
-         "cannot disable the SuccessCriteriaMet=True condition");
 }
 
 }  // namespace sublet::kube::validate

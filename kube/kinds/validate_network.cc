@@ -1,4 +1,4 @@
-// Ingresses, network policies, endpoints and endpoint slices.
+// Ingresses and network policies.
 #include <arpa/inet.h>
 
 #include <algorithm>
@@ -116,39 +116,6 @@ void IngressRules(const Json& spec, FieldErrors* errors) {
   }
 }
 
-bool IsLoopback(const std::string& ip) { return ip.starts_with("127.") || ip == "::1"; }
-bool IsLinkLocal(const std::string& ip) {
-  return ip.starts_with("169.254.") || ip.starts_with("fe80:");
-}
-
-void EndpointIp(const Path& path, const std::string& ip, FieldErrors* errors) {
-  const std::size_t before = errors->size();
-  Ip(path, ip, errors);
-  if (errors->size() == before) {
-    NoSpecialIp(path, ip, errors);
-  }
-}
-
-}  // namespace
-
-void NoSpecialIp(const Path& path, const std::string& ip, FieldErrors* errors) {
-  if (!IsIpAddress(ip).empty()) {
-    errors->Invalid(path, ip, "must be a valid IP address");
-    return;
-  }
-  if (ip == "0.0.0.0" || ip == "::") {
-    errors->Invalid(path, ip, "may not be unspecified (" + ip + ")");
-  }
-  if (IsLoopback(ip)) {
-    errors->Invalid(path, ip, "may not be in the loopback range (127.0.0.0/8, ::1/128)");
-  }
-  if (IsLinkLocal(ip)) {
-    errors->Invalid(path, ip, "may not be in the link-local range (169.254.0.0/16, fe80::/10)");
-  }
-}
-
-namespace {
-
 // True when `inner` lies within `outer` and is smaller.
 bool IsStrictSubset(const std::string& inner, const std::string& outer) {
   const auto parse = [](const std::string& text, unsigned char* bytes) {
@@ -240,7 +207,8 @@ void PolicyRules(const Json& spec, const char* direction, const char* peers, Fie
       const Json& end = Get(port, "endPort");
       if (end.is_number_integer()) {
         if (number.is_null()) {
-          errors->Required(here.Child("port"), "must be specified when `endPort` is specified");
+          errors->Invalid(here.Child("endPort"), end,
+                          "may not be specified when `port` is not specified");
         } else if (number.is_string()) {
           errors->Invalid(here.Child("endPort"), end,
                           "may not be specified when `port` is non-numeric");
@@ -258,29 +226,6 @@ void PolicyRules(const Json& spec, const char* direction, const char* peers, Fie
     i = 0;
     for (const Json& peer : Items(rule, peers)) {
       Peer(from.Index(i++), peer, errors);
-    }
-  }
-}
-
-void SlicePorts(const Json& object, FieldErrors* errors) {
-  const Path ports("ports");
-  const auto& items = Items(object, "ports");
-  if (items.size() > 20000) {
-    errors->TooMany(ports, static_cast<std::int64_t>(items.size()), 20000);
-  }
-  std::set<std::string> names;
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    const Path at = ports.Index(i);
-    const std::string name = Str(items[i], "name");
-    if (!name.empty()) {
-      Check(at.Child("name"), name, &IsDns1123Label, errors);
-    }
-    if (!names.insert(name).second) {
-      errors->Duplicate(at.Child("name"), name);
-    }
-    const std::string protocol = Str(items[i], "protocol");
-    if (protocol != "TCP" && protocol != "UDP" && protocol != "SCTP") {
-      errors->NotSupported(at.Child("protocol"), protocol, {"SCTP", "TCP", "UDP"});
     }
   }
 }
@@ -337,10 +282,12 @@ void IngressClass(const Json& object, FieldErrors* errors) {
   const Json& spec = Get(object, "spec");
   const std::string controller = Str(spec, "controller");
   const std::size_t slash = controller.find('/');
+  constexpr std::size_t kMax = 250;
+  if (controller.size() > kMax) {
+    errors->TooLong(kSpec.Child("controller"), static_cast<int>(kMax));
+  }
   if (controller.empty()) {
     errors->Required(kSpec.Child("controller"));
-  } else if (controller.size() > 250) {
-    errors->TooLong(kSpec.Child("controller"), 250);
   } else if (slash == 0 || slash == std::string::npos || slash + 1 == controller.size()) {
     errors->Invalid(kSpec.Child("controller"), controller,
                     "must be a domain-prefixed path (such as \"acme.io/foo\")");
@@ -352,8 +299,8 @@ void IngressClass(const Json& object, FieldErrors* errors) {
     return;
   }
   const Path path = kSpec.Child("parameters");
-  if (const std::string group = Str(parameters, "apiGroup"); !group.empty()) {
-    Check(path.Child("apiGroup"), group, &IsDns1123Subdomain, errors);
+  if (Has(parameters, "apiGroup")) {
+    Check(path.Child("apiGroup"), Str(parameters, "apiGroup"), &IsDns1123Subdomain, errors);
   }
   for (const char* field : {"kind", "name"}) {
     CheckRequired(path.Child(field), Str(parameters, field), &IsPathSegmentName, errors);
@@ -373,14 +320,18 @@ void IngressClass(const Json& object, FieldErrors* errors) {
 }
 
 void IngressClassUpdate(const Json& object, const Json& old, FieldErrors* errors) {
+  const std::string controller = Str(Get(object, "spec"), "controller");
+  if (controller != Str(Get(old, "spec"), "controller")) {
+    errors->Invalid(kSpec.Child("controller"), controller, kImmutable);
+  }
   FieldErrors all;
   IngressClass(object, &all);
   for (const StatusCause& cause : all.causes()) {
-    if (!cause.field.starts_with("spec.controller")) {
+    // Its form is looked at on create only.
+    if (!cause.field.starts_with("spec.controller") || controller.empty()) {
       errors->Add(cause);
     }
   }
-  Immutable(Get(object, "spec"), Get(old, "spec"), "controller", kSpec, errors);
 }
 
 void NetworkPolicy(const Json& object, FieldErrors* errors) {
@@ -405,98 +356,6 @@ void NetworkPolicy(const Json& object, FieldErrors* errors) {
 
 void NetworkPolicyUpdate(const Json& object, const Json&, FieldErrors* errors) {
   NetworkPolicy(object, errors);
-}
-
-void Endpoints(const Json& object, FieldErrors* errors) {
-  const Path subsets("subsets");
-  std::size_t index = 0;
-  for (const Json& subset : Items(object, "subsets")) {
-    const Path at = subsets.Index(index++);
-    if (Items(subset, "addresses").empty() && Items(subset, "notReadyAddresses").empty()) {
-      errors->Required(at, "must specify `addresses` or `notReadyAddresses`");
-    }
-    for (const char* list : {"addresses", "notReadyAddresses"}) {
-      const Path addresses = at.Child(list);
-      std::size_t i = 0;
-      for (const Json& address : Items(subset, list)) {
-        const Path here = addresses.Index(i++);
-        Ip(here.Child("ip"), Str(address, "ip"), errors);
-        NoSpecialIp(here.Child("ip"), Str(address, "ip"), errors);
-        if (const std::string host = Str(address, "hostname"); !host.empty()) {
-          Check(here.Child("hostname"), host, &IsDns1123Label, errors);
-        }
-      }
-    }
-    const Path ports = at.Child("ports");
-    const auto& items = Items(subset, "ports");
-    for (std::size_t i = 0; i < items.size(); ++i) {
-      const Path here = ports.Index(i);
-      const std::string name = Str(items[i], "name");
-      if (items.size() > 1 && name.empty()) {
-        errors->Required(here.Child("name"));
-      } else if (!name.empty()) {
-        Check(here.Child("name"), name, &IsDns1123Label, errors);
-      }
-      const std::int64_t number = FindInt(items[i], {"port"});
-      errors->InvalidEach(here.Child("port"), number, IsPortNumber(number));
-      OneOf(here.Child("protocol"), Str(items[i], "protocol"), {"SCTP", "TCP", "UDP"}, true,
-            errors);
-    }
-  }
-}
-
-void EndpointsUpdate(const Json& object, const Json&, FieldErrors* errors) {
-  Endpoints(object, errors);
-}
-
-void EndpointSlice(const Json& object, FieldErrors* errors) {
-  const std::string type = Str(object, "addressType");
-  OneOf(Path("addressType"), type, {"FQDN", "IPv4", "IPv6"}, true, errors);
-  const bool known = type == "FQDN" || type == "IPv4" || type == "IPv6";
-  const Path endpoints("endpoints");
-  const auto& items = Items(object, "endpoints");
-  if (items.size() > 1000) {
-    errors->TooMany(endpoints, static_cast<std::int64_t>(items.size()), 1000);
-    return;
-  }
-  for (std::size_t i = 0; known && i < items.size(); ++i) {
-    const Path at = endpoints.Index(i);
-    const Path addresses = at.Child("addresses");
-    const auto& list = Items(items[i], "addresses");
-    if (list.empty()) {
-      errors->Required(addresses, "must contain at least 1 address");
-    } else if (list.size() > 100) {
-      errors->TooMany(addresses, static_cast<std::int64_t>(list.size()), 100);
-    }
-    for (std::size_t j = 0; j < list.size(); ++j) {
-      const std::string address = list[j].get<std::string>();
-      if (type == "FQDN") {
-        Check(addresses.Index(j), address, &IsDns1123Subdomain, errors);
-        continue;
-      }
-      const bool six = address.find(':') != std::string::npos;
-      if (IsIpAddress(address).empty() && six != (type == "IPv6")) {
-        errors->Invalid(addresses.Index(j), address,
-                        six ? "must be an IPv4 address" : "must be an IPv6 address");
-      } else {
-        EndpointIp(addresses.Index(j), address, errors);
-      }
-    }
-    if (Has(items[i], "hostname")) {
-      Check(at.Child("hostname"), Str(items[i], "hostname"), &IsDns1123Label, errors);
-    }
-    if (const std::string node = Str(items[i], "nodeName"); !node.empty()) {
-      Check(at.Child("nodeName"), node, &IsDns1123Subdomain, errors);
-    }
-  }
-  SlicePorts(object, errors);
-}
-
-void EndpointSliceUpdate(const Json& object, const Json& old, FieldErrors* errors) {
-  EndpointSlice(object, errors);
-  if (!SameMember(object, old, "addressType")) {
-    errors->Invalid(Path("addressType"), Get(object, "addressType"), kImmutable);
-  }
 }
 
 }  // namespace sublet::kube::validate

@@ -52,7 +52,7 @@ void Partition(const Path& path, const Json& source, FieldErrors* errors) {
   const Json& partition = Get(source, "partition");
   if (partition.is_number_integer() &&
       (partition.get<std::int64_t>() < 0 || partition.get<std::int64_t>() > 255)) {
-    errors->Invalid(path.Child("partition"), partition, "must be between 0 and 255, inclusive");
+    errors->Invalid(path.Child("partition"), partition, "must be between 1 and 255, inclusive");
   }
 }
 
@@ -64,14 +64,15 @@ void Lun(const Path& path, const Json& source, FieldErrors* errors) {
   }
 }
 
-void Iscsi(const Path& path, const Json& source, FieldErrors* errors) {
-  constexpr std::string_view kFormat = "must be valid format starting with iqn, eui, or naa";
+void Iscsi(const Path& path, const Json& source, bool of_pv, FieldErrors* errors) {
+  const std::string_view format =
+      of_pv ? "must be valid format" : "must be valid format starting with iqn, eui, or naa";
   const auto known = [](const std::string& name) {
     return name.starts_with("iqn") || name.starts_with("eui") || name.starts_with("naa");
   };
   const std::string name = Str(source, "iqn");
   if (!name.empty() && !known(name)) {
-    errors->Invalid(path.Child("iqn"), name, kFormat);
+    errors->Invalid(path.Child("iqn"), name, format);
   }
   Lun(path, source, errors);
   const bool authenticated =
@@ -81,7 +82,7 @@ void Iscsi(const Path& path, const Json& source, FieldErrors* errors) {
   }
   if (const std::string initiator = Str(source, "initiatorName");
       Has(source, "initiatorName") && !known(initiator)) {
-    errors->Invalid(path.Child("initiatorname"), initiator, kFormat);
+    errors->Invalid(path.Child("initiatorname"), initiator, format);
   }
 }
 
@@ -131,12 +132,53 @@ void Flocker(const Path& path, const Json& source, FieldErrors* errors) {
   }
 }
 
+// The secret of a source; a persistent volume has no namespace of its own to look in.
+void SecretOf(const Path& path, const Json& source, bool with_namespace, FieldErrors* errors) {
+  const Json& secret = Get(source, "secretRef");
+  const Path at = path.Child("secretRef");
+  if (!secret.is_object()) {
+    return;
+  }
+  for (const char* part : {"name", "namespace"}) {
+    if ((part == std::string_view("name") || with_namespace) && Str(secret, part).empty()) {
+      errors->Required(at.Child(part));
+    }
+  }
+}
+
+void StorageOs(const Path& path, const Json& source, bool of_pv, FieldErrors* errors) {
+  for (const char* field : {"volumeName", "volumeNamespace"}) {
+    if (const std::string value = Str(source, field); !value.empty()) {
+      Check(path.Child(field), value, &IsDns1123Label, errors);
+    }
+  }
+  SecretOf(path, source, of_pv, errors);
+}
+
 }  // namespace
+
+void HostPathSource(const Path& path, const Json& source, FieldErrors* errors) {
+  const std::string host_path = Str(source, "path");
+  if (host_path.empty()) {
+    errors->Required(path.Child("path"));
+    return;
+  }
+  NoBacksteps(path.Child("path"), host_path, errors);
+  const std::string type = Str(source, "type");
+  static constexpr std::string_view kTypes[] = {
+      "",     "BlockDevice",  "CharDevice", "Directory", "DirectoryOrCreate",
+      "File", "FileOrCreate", "Socket"};
+  if (std::find(std::begin(kTypes), std::end(kTypes), type) == std::end(kTypes)) {
+    errors->NotSupported(path.Child("type"), type,
+                         std::vector<std::string_view>(std::begin(kTypes), std::end(kTypes)));
+  }
+}
 
 void SharedSource(const Path& parent, std::string_view kind, const Json& source,
                   FieldErrors* errors) {
   // One source has another name in errors.
   const Path path = parent.Child(kind == "gcePersistentDisk" ? "persistentDisk" : kind);
+  const bool of_pv = parent.Text() == "spec";
   for (const Needed& row : kNeeded) {
     if (row.source != kind) {
       continue;
@@ -157,7 +199,23 @@ void SharedSource(const Path& parent, std::string_view kind, const Json& source,
   } else if (kind == "gitRepo") {
     LocalPath(path.Child("directory"), Str(source, "directory"), errors);
   } else if (kind == "iscsi") {
-    Iscsi(path, source, errors);
+    Iscsi(path, source, of_pv, errors);
+    if (of_pv) {
+      SecretOf(path, source, false, errors);
+    }
+  } else if (kind == "glusterfs" && Has(source, "endpointsNamespace")) {
+    const std::string space = Str(source, "endpointsNamespace");
+    if (!IsDns1123Label(space).empty()) {
+      errors->Invalid(path.Child("endpointsNamespace"), space,
+                      "if the endpointnamespace is set, it must be a valid namespace name");
+    }
+  } else if (kind == "cinder") {
+    SecretOf(path, source, of_pv, errors);
+  } else if (kind == "storageos") {
+    StorageOs(path, source, of_pv, errors);
+  } else if (kind == "azureFile" && Has(source, "secretNamespace") &&
+             Str(source, "secretNamespace").empty()) {
+    errors->Required(path.Child("secretNamespace"));
   } else if (kind == "azureDisk") {
     AzureDisk(path, source, errors);
   } else if (kind == "fc") {

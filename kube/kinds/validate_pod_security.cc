@@ -1,8 +1,12 @@
-// AppArmor and Windows parts of a security context, of a container or of the pod.
+// Security contexts: the AppArmor, seccomp and Windows parts of a container's or the pod's, the pod's
+// own, and which fields do not go with the pod's operating system.
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "kube/kinds/go_diff.h"
 #include "kube/kinds/validate_common.h"
+#include "kube/kinds/validate_pod.h"
 
 namespace sublet::kube::validate {
 namespace {
@@ -81,6 +85,46 @@ void WindowsUser(const Path& at, const std::string& name, FieldErrors* errors) {
 // What a container says itself, else null.
 const Json& OwnHostProcess(const Json& owner) {
   return Get(Get(Get(owner, "securityContext"), "windowsOptions"), "hostProcess");
+}
+
+// Words of [a-z0-9_-] that begin and end with a letter or digit, joined by '.' or '/'.
+bool IsSysctlName(std::string_view name) {
+  const auto plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
+  bool at_start = true;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const char c = name[i];
+    if (c == '.' || c == '/') {
+      if (at_start || !plain(name[i - 1])) {
+        return false;
+      }
+      at_start = true;
+    } else if (plain(c)) {
+      at_start = false;
+    } else if (at_start || (c != '-' && c != '_')) {
+      return false;
+    }
+  }
+  return name.size() <= 253 && !name.empty() && !at_start && plain(name.back());
+}
+
+// Which of the host's namespaces keeps this setting to itself; "" for none.
+std::string_view NamespaceOfSysctl(std::string name) {
+  std::replace(name.begin(), name.end(), '/', '.');
+  if (name.starts_with("net.")) {
+    return "hostNetwork";
+  }
+  const bool ipc = name == "kernel.sem" || name.starts_with("kernel.shm") ||
+                   name.starts_with("kernel.msg") || name.starts_with("fs.mqueue.");
+  return ipc ? "hostIPC" : "";
+}
+
+// A word that may be absent but not empty.
+void PolicyOf(const Path& path, const Json& owner, const char* key,
+              std::initializer_list<std::string_view> allowed, FieldErrors* errors) {
+  const std::string value = Str(owner, key);
+  if (Has(owner, key) && std::find(allowed.begin(), allowed.end(), value) == allowed.end()) {
+    errors->NotSupported(path.Child(key), value, allowed);
+  }
 }
 
 }  // namespace
@@ -170,6 +214,157 @@ void HostProcess(const Path& spec_path, const Json& spec, FieldErrors* errors) {
   if (!FindBool(spec, {"hostNetwork"})) {
     errors->Invalid(spec_path.Child("hostNetwork"), false,
                     "hostNetwork must be true if pod contains any hostProcess containers");
+  }
+}
+
+void SeccompProfile(const Path& path, const Json& profile, FieldErrors* errors) {
+  if (!profile.is_object()) {
+    return;
+  }
+  const std::string type = Str(profile, "type");
+  if (type.empty()) {
+    errors->Required(path.Child("type"), "type is required when seccompProfile is set");
+  } else {
+    OneOf(path.Child("type"), type, {"Localhost", "RuntimeDefault", "Unconfined"}, true, errors);
+  }
+  if (type == "Localhost") {
+    if (!Has(profile, "localhostProfile")) {
+      errors->Required(path.Child("localhostProfile"),
+                       "must be set when seccomp type is Localhost");
+    } else {
+      DescendingPath(path.Child("localhostProfile"), Str(profile, "localhostProfile"), errors);
+    }
+  } else if (Has(profile, "localhostProfile")) {
+    errors->InvalidShown(path.Child("localhostProfile"), ShownAsGo("SeccompProfile", profile),
+                         "can only be set when seccomp type is Localhost");
+  }
+}
+
+void SpecSecurity(const Path& path, const Json& spec, FieldErrors* errors) {
+  const Json& context = Get(spec, "securityContext");
+  for (const char* field : {"fsGroup", "runAsUser", "runAsGroup"}) {
+    if (const Json& id = Get(context, field); id.is_number_integer()) {
+      errors->InvalidEach(path.Child(field), id, IsInRange(id.get<std::int64_t>(), 0, INT32_MAX));
+    }
+  }
+  const Path groups = path.Child("supplementalGroups");
+  std::size_t index = 0;
+  for (const Json& id : Items(context, "supplementalGroups")) {
+    errors->InvalidEach(groups.Index(index++), id, IsInRange(id.get<std::int64_t>(), 0, INT32_MAX));
+  }
+  if (FindBool(spec, {"shareProcessNamespace"}) && FindBool(spec, {"hostPID"})) {
+    errors->Invalid(path.Child("shareProcessNamespace"), true,
+                    "ShareProcessNamespace and HostPID cannot both be enabled");
+  }
+  const Path sysctls = path.Child("sysctls");
+  std::set<std::string> names;
+  index = 0;
+  for (const Json& one : Items(context, "sysctls")) {
+    const Path at = sysctls.Index(index++);
+    const std::string name = Str(one, "name");
+    if (name.empty()) {
+      errors->Required(at.Child("name"));
+    } else if (!IsSysctlName(name)) {
+      errors->Invalid(at.Child("name"), name,
+                      "must have at most 253 characters and match regex "
+                      "^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$");
+    } else if (!names.insert(name).second) {
+      errors->Duplicate(at.Child("name"), name);
+    }
+    for (const char* host : {"hostNetwork", "hostIPC"}) {
+      if (FindBool(spec, {host}) && NamespaceOfSysctl(name) == host) {
+        errors->Invalid(at.Child("name"), name,
+                        "may not be specified when '" + std::string(host) + "' is true");
+      }
+    }
+  }
+  PolicyOf(path, context, "fsGroupChangePolicy", {"Always", "OnRootMismatch"}, errors);
+  const Path seccomp = path.Child("seccompProfile");
+  SeccompProfile(seccomp, Get(context, "seccompProfile"), errors);
+  const Path windows = path.Child("windowsOptions");
+  WindowsOptions(windows, Get(context, "windowsOptions"), errors);
+  const Path app_armor = path.Child("appArmorProfile");
+  AppArmorProfile(app_armor, Get(context, "appArmorProfile"), errors);
+  PolicyOf(path, context, "supplementalGroupsPolicy", {"Merge", "Strict"}, errors);
+  PolicyOf(path, context, "seLinuxChangePolicy", {"Recursive"}, errors);
+}
+
+namespace {
+
+void NotOfWindows(const Path& path, const Json& owner, std::initializer_list<const char*> fields,
+                  FieldErrors* errors) {
+  for (const char* field : fields) {
+    const Json& value = Get(owner, field);
+    const bool off =
+        value.is_null() || (value.is_array() && value.empty()) ||
+        ((std::string_view(field) == "hostPID" || std::string_view(field) == "hostIPC") &&
+         value == Json(false));
+    if (!off) {
+      errors->Forbidden(path.Child(field), "cannot be set for a windows pod");
+    }
+  }
+}
+
+// Every container's security context, in Kubernetes' order.
+template <typename Visit>
+void EachContext(const Path& path, const Json& spec, const Visit& visit) {
+  for (const char* list : {"initContainers", "containers", "ephemeralContainers"}) {
+    const Path containers = path.Child(list);
+    std::size_t index = 0;
+    for (const Json& container : Items(spec, list)) {
+      const Path at = containers.Index(index++);
+      visit(at.Child("securityContext"), Get(container, "securityContext"));
+    }
+  }
+}
+
+void WindowsPod(const Path& path, const Json& spec, FieldErrors* errors) {
+  const Json& context = Get(spec, "securityContext");
+  const Path security = path.Child("securityContext");
+  NotOfWindows(security, context, {"appArmorProfile", "seLinuxOptions"}, errors);
+  NotOfWindows(path, spec, {"hostUsers", "hostPID", "hostIPC"}, errors);
+  NotOfWindows(security, context, {"seccompProfile", "fsGroup", "fsGroupChangePolicy", "sysctls"},
+               errors);
+  NotOfWindows(path, spec, {"shareProcessNamespace"}, errors);
+  NotOfWindows(security, context,
+               {"runAsUser", "runAsGroup", "supplementalGroups", "supplementalGroupsPolicy",
+                "seLinuxChangePolicy"},
+               errors);
+  EachContext(path, spec, [&](const Path& at, const Json& own) {
+    NotOfWindows(at, own,
+                 {"appArmorProfile", "seLinuxOptions", "seccompProfile", "capabilities",
+                  "readOnlyRootFilesystem", "privileged", "allowPrivilegeEscalation", "procMount",
+                  "runAsUser", "runAsGroup"},
+                 errors);
+  });
+}
+
+}  // namespace
+
+void FieldsOfOtherSystems(const Path& path, const Json& spec, FieldErrors* errors) {
+  const Json& os = Get(spec, "os");
+  const std::string name = Str(os, "name");
+  const Path at = path.Child("os");
+  if (!os.is_object()) {
+    return;
+  }
+  if (name.empty()) {
+    errors->Required(at.Child("name"));
+  } else if (name == "windows") {
+    WindowsPod(path, spec, errors);
+  } else if (name == "linux") {
+    constexpr std::string_view kText = "windows options cannot be set for a linux pod";
+    const Path security = path.Child("securityContext");
+    if (Has(Get(spec, "securityContext"), "windowsOptions")) {
+      errors->Forbidden(security.Child("windowsOptions"), kText);
+    }
+    EachContext(path, spec, [&](const Path& own_path, const Json& own) {
+      if (Has(own, "windowsOptions")) {
+        errors->Forbidden(own_path.Child("windowsOptions"), kText);
+      }
+    });
+  } else {
+    errors->NotSupported(at, name, {"linux", "windows"});
   }
 }
 

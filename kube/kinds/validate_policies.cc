@@ -116,8 +116,10 @@ void MutatingOperations(const Path& path, const Json& resources, FieldErrors* er
   const Path rules = path.Child("resourceRules");
   for (const Json& rule : Items(resources, "resourceRules")) {
     for (const Json& operation : Items(rule, "operations")) {
-      if (operation != "CREATE" && operation != "UPDATE" && operation != "*") {
-        errors->NotSupported(rules.Child("operations"), operation, {"*", "CREATE", "UPDATE"});
+      if (operation != "CREATE" && operation != "UPDATE" && operation != "CONNECT" &&
+          operation != "*") {
+        errors->NotSupported(rules.Child("operations"), operation,
+                             {"*", "CONNECT", "CREATE", "UPDATE"});
       }
     }
   }

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kube/int_or_string.h"
+#include "kube/kinds/logic_functions.h"
 #include "kube/kinds/validate_common.h"
 #include "kube/kinds/validate_kinds.h"
 #include "kube/quantity.h"
@@ -163,6 +164,10 @@ void ScalingRules(const Path& path, const Json& rules, FieldErrors* errors) {
       errors->Invalid(at.Child("periodSeconds"), period, "must be less than or equal to 1800");
     }
   }
+  const std::string tolerance = Str(rules, "tolerance");
+  if (Quantity::ParseOrZero(tolerance).Sign() < 0) {
+    errors->Invalid(path.Child("tolerance"), tolerance, kNotNegative);
+  }
 }
 
 void Budget(const Path& path, const Json& value, FieldErrors* errors) {
@@ -223,6 +228,17 @@ void HorizontalPodAutoscalerUpdate(const Json& object, const Json&, FieldErrors*
   HorizontalPodAutoscaler(object, errors);
 }
 
+// Judged in the form in which it is kept.
+void OldAutoscaler(const Json& object, FieldErrors* errors) {
+  Json stored = object;
+  logic::AutoscalerToStorage(&stored);
+  HorizontalPodAutoscaler(stored, errors);
+}
+
+void OldAutoscalerUpdate(const Json& object, const Json&, FieldErrors* errors) {
+  OldAutoscaler(object, errors);
+}
+
 void PodDisruptionBudget(const Json& object, FieldErrors* errors) {
   const Json& spec = Get(object, "spec");
   const bool min = Has(spec, "minAvailable");
@@ -231,7 +247,8 @@ void PodDisruptionBudget(const Json& object, FieldErrors* errors) {
     const auto shown = [&](const char* key) { return Dump(Get(spec, key)); };
     errors->InvalidShown(
         kSpec,
-        "{\"MinAvailable\":" + shown("minAvailable") + ",\"Selector\":" + shown("selector") +
+        "{\"MinAvailable\":" + shown("minAvailable") +
+            ",\"Selector\":" + ShownSelector(Get(spec, "selector")) +
             ",\"MaxUnavailable\":" + shown("maxUnavailable") +
             ",\"UnhealthyPodEvictionPolicy\":" + shown("unhealthyPodEvictionPolicy") + "}",
         "minAvailable and maxUnavailable cannot be both set");

@@ -126,6 +126,7 @@ void ClusterIps(const Json& spec, FieldErrors* errors) {
     if (i == 0 && one == "None") {
       if (ips.size() > 1) {
         errors->Invalid(path, list, "'None' must be the first and only value");
+        return;
       }
       continue;
     }
@@ -179,7 +180,13 @@ void Traffic(const Json& spec, const std::string& type, FieldErrors* errors) {
                     "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is "
                     "'Local'");
   }
+  if (!Has(spec, "internalTrafficPolicy") &&
+      (type == "ClusterIP" || type == "NodePort" || type == "LoadBalancer")) {
+    errors->Required(kSpec.Child("internalTrafficPolicy"));
+  }
   Choice(kSpec, spec, "internalTrafficPolicy", {"Cluster", "Local"}, errors);
+  Choice(kSpec, spec, "trafficDistribution", {"PreferClose", "PreferSameZone", "PreferSameNode"},
+         errors);
 }
 
 void Affinity(const Json& spec, FieldErrors* errors) {
@@ -194,6 +201,9 @@ void Affinity(const Json& spec, FieldErrors* errors) {
       errors->Invalid(client.Child("timeoutSeconds"), seconds,
                       "must be greater than 0 and less than 86400");
     }
+  } else if (Str(spec, "sessionAffinity") == "None" && Has(spec, "sessionAffinityConfig")) {
+    errors->Forbidden(kSpec.Child("sessionAffinityConfig"),
+                      "must not be set when session affinity is None");
   }
 }
 
@@ -210,6 +220,18 @@ void ExternalIps(const Json& spec, FieldErrors* errors) {
   }
 }
 
+void LoadBalancerClass(const Json& spec, const std::string& type, FieldErrors* errors) {
+  if (!Has(spec, "loadBalancerClass")) {
+    return;
+  }
+  const Path path = kSpec.Child("loadBalancerClass");
+  if (type != "LoadBalancer") {
+    errors->Forbidden(path, "may only be used when `type` is 'LoadBalancer'");
+  } else {
+    Check(path, Str(spec, "loadBalancerClass"), &IsQualifiedName, errors);
+  }
+}
+
 void LoadBalancing(const Json& spec, const std::string& type, FieldErrors* errors) {
   const auto& ranges = Items(spec, "loadBalancerSourceRanges");
   const Path ranges_path = kSpec.Child("LoadBalancerSourceRanges");  // upstream's spelling
@@ -223,15 +245,27 @@ void LoadBalancing(const Json& spec, const std::string& type, FieldErrors* error
     errors->Forbidden(kSpec.Child("allocateLoadBalancerNodePorts"),
                       "may only be used when `type` is 'LoadBalancer'");
   }
-  if (Has(spec, "loadBalancerClass")) {
-    if (type != "LoadBalancer") {
-      errors->Forbidden(kSpec.Child("loadBalancerClass"),
-                        "may only be used when `type` is 'LoadBalancer'");
-    } else {
-      Check(kSpec.Child("loadBalancerClass"), Str(spec, "loadBalancerClass"), &IsQualifiedName,
-            errors);
-    }
+  if (type == "LoadBalancer" && !Has(spec, "allocateLoadBalancerNodePorts")) {
+    errors->Required(Path("allocateLoadBalancerNodePorts"));
   }
+  LoadBalancerClass(spec, type, errors);
+}
+
+}  // namespace
+
+namespace {
+
+// Addresses are given before the rest is looked at: what is wrong with them is all that is said.
+bool AddressesRefused(const Json& spec, FieldErrors* errors) {
+  FieldErrors early;
+  if (Str(spec, "type") != "ExternalName") {
+    ClusterIps(spec, &early);
+  }
+  if (early.empty()) {
+    return false;
+  }
+  *errors = std::move(early);
+  return true;
 }
 
 }  // namespace
@@ -239,14 +273,14 @@ void LoadBalancing(const Json& spec, const std::string& type, FieldErrors* error
 void Service(const Json& object, FieldErrors* errors) {
   const Json& spec = Get(object, "spec");
   const std::string type = Str(spec, "type");
+  if (AddressesRefused(spec, errors)) {
+    return;
+  }
   ForType(spec, type, errors);
   Ports(spec, errors);
   const Path selector = kSpec.Child("selector");
   Labels(selector, Get(spec, "selector"), errors);
   Affinity(spec, errors);
-  if (type != "ExternalName") {
-    ClusterIps(spec, errors);
-  }
   ExternalIps(spec, errors);
   OneOf(kSpec.Child("type"), type, {"ClusterIP", "ExternalName", "LoadBalancer", "NodePort"}, true,
         errors);
@@ -255,27 +289,128 @@ void Service(const Json& object, FieldErrors* errors) {
   Traffic(spec, type, errors);
 }
 
+namespace {
+
+bool IsHeadless(const Json& spec) { return Str(spec, "clusterIP") == "None"; }
+
+bool NeedsHealthPort(const Json& spec) {
+  return Str(spec, "type") == "LoadBalancer" && Str(spec, "externalTrafficPolicy") == "Local";
+}
+
+// Addresses once given stay; a second one may come and go.
+void ClusterIpsUpdate(const Json& spec, const Json& before, FieldErrors* errors) {
+  const auto& now = Items(spec, "clusterIPs");
+  const auto& then = Items(before, "clusterIPs");
+  const Path path = kSpec.Child("clusterIPs");
+  const Json& shown = Get(spec, "clusterIPs");
+  if (now.size() == then.size()) {
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      if (now[i] != then[i]) {
+        errors->Invalid(path.Index(i), shown, "may not change once set");
+      }
+    }
+    return;
+  }
+  if (now.empty()) {
+    return errors->Invalid(path.Index(0), shown, "primary clusterIP can not be unset");
+  }
+  if (!then.empty() && now[0] != then[0]) {
+    errors->Invalid(path.Index(0), shown, "may not change once set");
+  }
+  if (now.size() == 1 && then.size() > 1 && Str(spec, "ipFamilyPolicy") != "SingleStack") {
+    errors->Invalid(kSpec.Child("ipFamilyPolicy"), Get(spec, "ipFamilyPolicy"),
+                    "must be set to 'SingleStack' when releasing the secondary clusterIP");
+  }
+}
+
+void FamiliesUpdate(const Json& spec, const Json& before, FieldErrors* errors) {
+  const auto& now = Items(spec, "ipFamilies");
+  const auto& then = Items(before, "ipFamilies");
+  const Path path = kSpec.Child("ipFamilies");
+  if (now.size() == then.size()) {
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      if (now[i] != then[i]) {
+        errors->Invalid(path.Index(0), Get(spec, "ipFamilies"), "may not change once set");
+      }
+    }
+    return;
+  }
+  const bool fewer = now.size() < then.size();
+  if (fewer && Items(spec, "clusterIPs").empty()) {
+    errors->Invalid(path.Index(0), Get(spec, "ipFamilies"), "primary ipFamily can not be unset");
+  }
+  if (!now.empty() && !then.empty() && now[0] != then[0]) {
+    errors->Invalid(path.Index(0), Get(spec, "clusterIPs"), "may not change once set");
+  }
+  if (fewer && now.size() == 1 && Str(spec, "ipFamilyPolicy") != "SingleStack") {
+    errors->Invalid(kSpec.Child("ipFamilyPolicy"), Get(spec, "ipFamilyPolicy"),
+                    "must be set to 'SingleStack' when releasing the secondary ipFamily");
+  }
+}
+
+}  // namespace
+
 void ServiceUpdate(const Json& object, const Json& old, FieldErrors* errors) {
   const Json& spec = Get(object, "spec");
   const Json& before = Get(old, "spec");
-  const bool both_internal =
-      Str(spec, "type") != "ExternalName" && Str(before, "type") != "ExternalName";
-  const auto& now_ips = Items(spec, "clusterIPs");
-  const auto& old_ips = Items(before, "clusterIPs");
-  if (both_internal && !old_ips.empty() && (now_ips.empty() || now_ips[0] != old_ips[0])) {
-    const Path ips = kSpec.Child("clusterIPs");
-    if (now_ips.empty()) {
-      errors->Invalid(ips.Index(0), Get(spec, "clusterIPs"), "primary clusterIP can not be unset");
-    } else {
-      errors->Invalid(ips.Index(0), Get(spec, "clusterIPs"), "may not change once set");
+  if (AddressesRefused(spec, errors)) {
+    return;
+  }
+  if (Str(spec, "type") != "ExternalName" && Str(before, "type") != "ExternalName") {
+    if (!IsHeadless(spec) || !IsHeadless(before)) {
+      ClusterIpsUpdate(spec, before, errors);
+    }
+    if (!IsHeadless(spec) && !IsHeadless(before)) {
+      FamiliesUpdate(spec, before, errors);
     }
   }
-  if (Has(before, "loadBalancerClass") && Str(spec, "type") == "LoadBalancer" &&
-      Str(before, "type") == "LoadBalancer" && !SameMember(spec, before, "loadBalancerClass")) {
+  const bool balanced =
+      Str(spec, "type") == "LoadBalancer" && Str(before, "type") == "LoadBalancer";
+  if (balanced && !SameMember(spec, before, "loadBalancerClass")) {
     errors->Invalid(kSpec.Child("loadBalancerClass"), Get(spec, "loadBalancerClass"),
                     "may not change once set");
   }
+  LoadBalancerClass(spec, Str(spec, "type"), errors);
+  if (NeedsHealthPort(spec) && NeedsHealthPort(before) &&
+      FindInt(spec, {"healthCheckNodePort"}) != FindInt(before, {"healthCheckNodePort"})) {
+    errors->Forbidden(kSpec.Child("healthCheckNodePort"), "field is immutable");
+  }
   Service(object, errors);
+}
+
+void ServiceStatus(const Json& object, const Json& old, FieldErrors* errors) {
+  const Path status("status");
+  const Path balancer = status.Child("loadBalancer");
+  const Path path = balancer.Child("ingress");
+  const auto& items = Items(Get(Get(object, "status"), "loadBalancer"), "ingress");
+  if (Str(Get(object, "spec"), "type") != "LoadBalancer" && !items.empty()) {
+    return errors->Forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'");
+  }
+  const auto& before = Items(Get(Get(old, "status"), "loadBalancer"), "ingress");
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const Path at = path.Index(i);
+    const std::string ip = Str(items[i], "ip");
+    const bool known = std::any_of(before.begin(), before.end(),
+                                   [&](const Json& one) { return Str(one, "ip") == ip; });
+    if (!ip.empty() && !known) {
+      Ip(at.Child("ip"), ip, errors);
+    }
+    if (!Has(items[i], "ipMode")) {
+      if (!ip.empty()) {
+        errors->Required(at.Child("ipMode"), "must be specified when `ip` is set");
+      }
+    } else if (ip.empty()) {
+      errors->Forbidden(at.Child("ipMode"), "may not be specified when `ip` is not set");
+    } else {
+      Choice(at, items[i], "ipMode", {"Proxy", "VIP"}, errors);
+    }
+    if (const std::string host = Str(items[i], "hostname"); !host.empty()) {
+      Check(at.Child("hostname"), host, &IsDns1123Subdomain, errors);
+      if (IsIpAddress(host).empty()) {
+        errors->Invalid(at.Child("hostname"), host, "must be a DNS name, not an IP address");
+      }
+    }
+  }
 }
 
 }  // namespace sublet::kube::validate

@@ -54,6 +54,10 @@ Json EffectiveTemplate(const Json& spec) {
   Json volumes = Json::array();
   for (const Json& claim : Items(spec, "volumeClaimTemplates")) {
     const std::string name(FindString(claim, {"metadata", "name"}));
+    if (std::any_of(volumes.begin(), volumes.end(),
+                    [&](const Json& one) { return one["name"] == name; })) {
+      continue;
+    }
     volumes.push_back({{"name", name}, {"persistentVolumeClaim", {{"claimName", name}}}});
   }
   const std::size_t claims = volumes.size();
@@ -88,6 +92,10 @@ void Template(const Json& spec, FieldErrors* errors) {
                     "`selector` does not match template `labels`");
   }
   PodTemplate(path, EffectiveTemplate(spec), errors);
+  // Once more, as upstream: messages do not show it, the list of causes does.
+  const Json& metadata = Get(Get(spec, "template"), "metadata");
+  Labels(path.Child("labels"), Get(metadata, "labels"), errors);
+  Annotations(path.Child("annotations"), Get(metadata, "annotations"), errors);
 }
 
 void Spec(const Json& spec, bool created, FieldErrors* errors) {

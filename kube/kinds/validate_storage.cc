@@ -1,7 +1,10 @@
-// Volumes, claims and storage classes.
+// Persistent volumes and storage classes.
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
 
+#include "kube/kinds/go_diff.h"
 #include "kube/kinds/validate_common.h"
 #include "kube/kinds/validate_kinds.h"
 #include "kube/object.h"
@@ -10,48 +13,29 @@
 namespace sublet::kube::validate {
 namespace {
 
-void AccessModes(const Path& path, const Json& spec, FieldErrors* errors) {
-  bool once_pod = false;
-  bool other = false;
-  for (const Json& mode : Items(spec, "accessModes")) {
-    const std::string text = mode.get<std::string>();
-    OneOf(path.Child("accessModes"), text,
-          {"ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"}, true, errors);
-    once_pod |= text == "ReadWriteOncePod";
-    other |= text != "ReadWriteOncePod";
-  }
-  if (once_pod && other) {
-    errors->Forbidden(path.Child("accessModes"),
-                      "may not use ReadWriteOncePod with other access modes");
-  }
-}
-
-void VolumeMode(const Path& path, const Json& spec, FieldErrors* errors) {
-  Choice(path, spec, "volumeMode", {"Block", "Filesystem"}, errors);
-}
 
 constexpr std::string_view kPersistentSources[] = {"hostPath",
-                                                   "gcePersistentDisk",
-                                                   "awsElasticBlockStore",
-                                                   "glusterfs",
-                                                   "nfs",
-                                                   "rbd",
-                                                   "quobyte",
-                                                   "cephfs",
-                                                   "iscsi",
-                                                   "cinder",
-                                                   "fc",
-                                                   "flocker",
-                                                   "flexVolume",
-                                                   "azureFile",
-                                                   "vsphereVolume",
-                                                   "azureDisk",
-                                                   "photonPersistentDisk",
-                                                   "portworxVolume",
-                                                   "scaleIO",
-                                                   "local",
-                                                   "storageos",
-                                                   "csi"};
+                                         "gcePersistentDisk",
+                                         "awsElasticBlockStore",
+                                         "glusterfs",
+                                         "nfs",
+                                         "rbd",
+                                         "quobyte",
+                                         "cephfs",
+                                         "iscsi",
+                                         "cinder",
+                                         "fc",
+                                         "flocker",
+                                         "flexVolume",
+                                         "azureFile",
+                                         "vsphereVolume",
+                                         "azureDisk",
+                                         "photonPersistentDisk",
+                                         "portworxVolume",
+                                         "scaleIO",
+                                         "local",
+                                         "storageos",
+                                         "csi"};
 
 // The secrets that a driver is given; both parts of a name are needed.
 void SecretReferences(const Path& path, const Json& source, FieldErrors* errors) {
@@ -68,7 +52,7 @@ void SecretReferences(const Path& path, const Json& source, FieldErrors* errors)
       if (value.empty()) {
         errors->Required(at.Child(part));
       } else {
-        Check(at.Child("name"), value, is_name ? &IsDns1123Subdomain : &IsDns1123Label, errors);
+        Check(at.Child(part), value, is_name ? &IsDns1123Subdomain : &IsDns1123Label, errors);
       }
     }
   }
@@ -81,15 +65,23 @@ void VolumeSources(const Json& spec, FieldErrors* errors) {
     if (!source.is_object()) {
       continue;
     }
-    const Path at = kSpec.Child(kind);
-    if (kinds++ > 0) {
+    // One source has another name where it is one too many.
+    const bool too_many = kinds > 0 && kind == "cephfs";
+    const Path at = kSpec.Child(too_many ? std::string_view("cephFS") : kind);
+    // Upstream counts this one but never refuses it.
+    if (kinds++ > 0 && kind != "flexVolume") {
       errors->Forbidden(at, "may not specify more than 1 volume type");
-    } else if (kind == "hostPath" || kind == "local") {
+    } else if (kind == "hostPath") {
+      HostPathSource(at, source, errors);
+    } else if (kind == "local") {
       const std::string path = Str(source, "path");
       if (path.empty()) {
         errors->Required(at.Child("path"));
       } else {
         NoBacksteps(at.Child("path"), path, errors);
+      }
+      if (!Has(spec, "nodeAffinity")) {
+        errors->Required(kSpec.Child("nodeAffinity"), "Local volume requires node affinity");
       }
     } else if (kind == "csi") {
       CsiDriverName(at.Child("driver"), Str(source, "driver"), errors);
@@ -119,7 +111,7 @@ void Capacity(const Json& spec, FieldErrors* errors) {
     errors->Required(path);
   }
   if (empty || !Has(capacity, "storage") || capacity.size() > 1) {
-    errors->NotSupported(path, empty ? Json::object() : capacity, {"storage"});
+    errors->NotSupported(path, capacity, {"storage"});
   }
   if (empty) {
     return;
@@ -137,30 +129,11 @@ void Capacity(const Json& spec, FieldErrors* errors) {
   }
 }
 
-void DataSource(const Path& path, const Json& source, FieldErrors* errors) {
-  if (!source.is_object()) {
-    return;
-  }
-  const std::string kind = Str(source, "kind");
-  const std::string group = Str(source, "apiGroup");
-  if (Str(source, "name").empty()) {
-    errors->Required(path.Child("name"));
-  }
-  if (kind.empty()) {
-    errors->Required(path.Child("kind"));
-  }
-  if (group.empty() && kind != "PersistentVolumeClaim") {
-    errors->Invalid(path, kind,
-                    "must be 'PersistentVolumeClaim' when referencing the default apiGroup");
-  } else if (!group.empty()) {
-    Check(path.Child("apiGroup"), group, &IsDns1123Subdomain, errors);
-  }
-}
-
 // Terms name different keys, and different values under each; no two terms are the same.
 void AllowedTopologies(const Json& object, FieldErrors* errors) {
   const Path path("allowedTopologies");
-  std::vector<Json> terms;
+  // Upstream begins with as many empty terms as there are.
+  std::vector<Json> terms(Items(object, "allowedTopologies").size(), Json::object());
   std::size_t index = 0;
   for (const Json& term : Items(object, "allowedTopologies")) {
     const Path at = path.Index(index++);
@@ -187,7 +160,7 @@ void AllowedTopologies(const Json& object, FieldErrors* errors) {
       }
       keys[key] = seen;
     }
-    if (std::find(terms.begin(), terms.end(), keys) != terms.end()) {
+    for (auto same = std::count(terms.begin(), terms.end(), keys); same > 0; --same) {
       errors->Duplicate(expressions, "");
     }
     terms.push_back(std::move(keys));
@@ -195,33 +168,6 @@ void AllowedTopologies(const Json& object, FieldErrors* errors) {
 }
 
 }  // namespace
-
-void ClaimSpec(const Path& path, const Json& spec, FieldErrors* errors) {
-  if (Items(spec, "accessModes").empty()) {
-    errors->Required(path.Child("accessModes"), "at least 1 access mode is required");
-  }
-  if (const Json& selector = Get(spec, "selector"); selector.is_object()) {
-    const Path at = path.Child("selector");
-    LabelSelector(at, selector, errors);
-  }
-  AccessModes(path, spec, errors);
-  const std::string storage = Str(Get(Get(spec, "resources"), "requests"), "storage");
-  const Path resources = path.Child("resources");
-  if (storage.empty()) {
-    errors->Required(resources.Key("storage"));
-  } else if (Quantity::ParseOrZero(storage).Sign() <= 0) {
-    errors->Invalid(resources.Key("storage"), storage, "must be greater than zero");
-  }
-  if (const std::string name = Str(spec, "storageClassName"); !name.empty()) {
-    Check(path.Child("storageClassName"), name, &IsDns1123Subdomain, errors);
-  }
-  VolumeMode(path, spec, errors);
-  DataSource(path.Child("dataSource"), Get(spec, "dataSource"), errors);
-  DataSource(path.Child("dataSourceRef"), Get(spec, "dataSourceRef"), errors);
-  if (const std::string name = Str(spec, "volumeAttributesClassName"); !name.empty()) {
-    Check(path.Child("volumeAttributesClassName"), name, &IsDns1123Subdomain, errors);
-  }
-}
 
 void PersistentVolume(const Json& object, FieldErrors* errors) {
   const Json& spec = Get(object, "spec");
@@ -242,6 +188,13 @@ void PersistentVolume(const Json& object, FieldErrors* errors) {
     }
   }
   VolumeSources(spec, errors);
+  constexpr std::size_t kPortalMax = 64;
+  const Json& iscsi = Get(spec, "iscsi");
+  const std::string portal = Str(iscsi, "targetPortal");
+  if (Has(iscsi, "initiatorName") && NameOf(object).size() + 1 + portal.size() > kPortalMax) {
+    const Path at = kSpec.Child("iscsi");
+    errors->Invalid(at.Child("targetportal"), portal, kPortalTooLong);
+  }
   if (const std::string name = Str(spec, "storageClassName"); !name.empty()) {
     Check(kSpec.Child("storageClassName"), name, &IsDns1123Subdomain, errors);
   }
@@ -249,66 +202,43 @@ void PersistentVolume(const Json& object, FieldErrors* errors) {
 }
 
 void PersistentVolumeUpdate(const Json& object, const Json& old, FieldErrors* errors) {
+  // Twice, as upstream: messages do not show it, the list of causes does.
+  PersistentVolume(object, errors);
   PersistentVolume(object, errors);
   const Json& spec = Get(object, "spec");
   const Json& before = Get(old, "spec");
+  Json now = Json::object();
+  Json then = Json::object();
   for (const std::string_view kind : kPersistentSources) {
-    if (!SameMember(spec, before, kind)) {
-      errors->Forbidden(kSpec.Child("persistentvolumesource"),
-                        "spec.persistentvolumesource is immutable after creation\n");
-      break;
+    if (Has(spec, kind)) {
+      now[std::string(kind)] = Get(spec, kind);
     }
+    if (Has(before, kind)) {
+      then[std::string(kind)] = Get(before, kind);
+    }
+  }
+  // A secret for growing may be added.
+  constexpr char kExpand[] = "controllerExpandSecretRef";
+  if (Json* csi = Find(now, {"csi"});
+      csi != nullptr && Has(then, "csi") && !Has(then["csi"], kExpand)) {
+    EraseMember(csi, kExpand);
+  }
+  if (now != then) {
+    errors->Forbidden(kSpec.Child("persistentvolumesource"),
+                      "spec.persistentvolumesource is immutable after creation\n" +
+                          GoDiff("PersistentVolumeSource", then, now));
   }
   if (Get(spec, "volumeMode") != Get(before, "volumeMode")) {
     errors->Invalid(Path("volumeMode"), Get(spec, "volumeMode"), kImmutable);
   }
-}
-
-void PersistentVolumeClaim(const Json& object, FieldErrors* errors) {
-  ClaimSpec(kSpec, Get(object, "spec"), errors);
-}
-
-void PersistentVolumeClaimUpdate(const Json& object, const Json& old, FieldErrors* errors) {
-  PersistentVolumeClaim(object, errors);
-  Json spec = Get(object, "spec");
-  const Json& before = Get(old, "spec");
-  // Binding sets the volume once.
-  if (Str(before, "volumeName").empty()) {
-    EraseMember(&spec, "volumeName");
+  if (Has(before, "nodeAffinity") && !SameMember(spec, before, "nodeAffinity")) {
+    errors->InvalidShown(Path("nodeAffinity"),
+                         ShownAsGo("*VolumeNodeAffinity", Get(spec, "nodeAffinity")),
+                         "field is immutable, except for updating from beta label to GA");
   }
-  if (FindString(object, {"status", "phase"}) == "Bound") {
-    if (const Json* requests = Find(before, {"resources", "requests"})) {
-      EnsureObject(&spec, "resources")["requests"] = *requests;
-    }
-    for (const char* field : {"volumeAttributesClassName"}) {
-      if (Has(before, field)) {
-        spec[field] = Get(before, field);
-      } else {
-        EraseMember(&spec, field);
-      }
-    }
-  }
-  if (Str(before, "storageClassName").empty() && !Has(before, "storageClassName")) {
-    EraseMember(&spec, "storageClassName");  // a default class may come later
-  }
-  if (spec != before) {
-    errors->Forbidden(kSpec,
-                      "spec is immutable after creation except resources.requests and "
-                      "volumeAttributesClassName for bound claims\n");
-  }
-  const auto size = [](const Json& one, const char* where) {
-    return Quantity::ParseOrZero(Str(Get(one, where), "storage"));
-  };
-  const Quantity now = size(Get(Get(object, "spec"), "resources"), "requests");
-  const Quantity then = size(Get(before, "resources"), "requests");
-  const Quantity actual = size(Get(old, "status"), "capacity");
-  if (now < then && now <= actual) {
-    const Path resources = kSpec.Child("resources");
-    const Path requests = resources.Child("requests");
-    errors->Forbidden(requests.Child("storage"), "field can not be less than status.capacity");
-  }
-  if (Get(Get(object, "spec"), "volumeMode") != Get(before, "volumeMode")) {
-    errors->Invalid(Path("volumeMode"), Get(Get(object, "spec"), "volumeMode"), kImmutable);
+  if (Has(before, "volumeAttributesClassName") && !Has(spec, "volumeAttributesClassName")) {
+    errors->Forbidden(kSpec.Child("volumeAttributesClassName"),
+                      "update from non-nil value to nil is forbidden");
   }
 }
 

@@ -128,23 +128,6 @@ void Projected(const Path& path, const Json& source, FieldErrors* errors) {
   }
 }
 
-void HostPath(const Path& path, const Json& source, FieldErrors* errors) {
-  const std::string host_path = Str(source, "path");
-  if (host_path.empty()) {
-    errors->Required(path.Child("path"));
-    return;
-  }
-  NoBacksteps(path.Child("path"), host_path, errors);
-  const std::string type = Str(source, "type");
-  static constexpr std::string_view kTypes[] = {
-      "",     "BlockDevice",  "CharDevice", "Directory", "DirectoryOrCreate",
-      "File", "FileOrCreate", "Socket"};
-  if (std::find(std::begin(kTypes), std::end(kTypes), type) == std::end(kTypes)) {
-    errors->NotSupported(path.Child("type"), type,
-                         std::vector<std::string_view>(std::begin(kTypes), std::end(kTypes)));
-  }
-}
-
 void Ephemeral(const Path& path, const Json& source, FieldErrors* errors) {
   const Json& claim = Get(source, "volumeClaimTemplate");
   if (!claim.is_object()) {
@@ -152,6 +135,7 @@ void Ephemeral(const Path& path, const Json& source, FieldErrors* errors) {
     return;
   }
   const Path at = path.Child("volumeClaimTemplate");
+  TemplateMetadata(at.Child("metadata"), Get(claim, "metadata"), errors);
   const Path spec = at.Child("spec");
   ClaimSpec(spec, Get(claim, "spec"), errors);
 }
@@ -196,7 +180,7 @@ void Source(const Path& path, std::string_view kind, const Json& source, FieldEr
                         "SizeLimit field must be a valid resource quantity");
     }
   } else if (kind == "hostPath") {
-    HostPath(path, source, errors);
+    HostPathSource(path, source, errors);
   } else if (kind == "secret" || kind == "configMap") {
     const char* name = kind == "secret" ? "secretName" : "name";
     if (Str(source, name).empty()) {
@@ -274,6 +258,18 @@ std::vector<std::string> Volumes(const Path& path, const Json& spec, const std::
     const std::string name = Str(volumes[i], "name");
     const std::size_t before = errors->size();
     VolumeSource(at, volumes[i], errors);
+    if (Has(volumes[i], "ephemeral") && !pod_name.empty()) {
+      const std::string made = pod_name + "-" + name;
+      for (const std::string& problem : IsDns1123Subdomain(made)) {
+        errors->Invalid(at.Child("name"), name, "PVC name " + GoQuote(made) + ": " + problem);
+      }
+    }
+    constexpr std::size_t kPortalMax = 64;
+    const Json& iscsi = Get(volumes[i], "iscsi");
+    if (Has(iscsi, "initiatorName") &&
+        name.size() + 1 + Str(iscsi, "targetPortal").size() > kPortalMax) {
+      errors->Invalid(at.Child("name"), name, kPortalTooLong);
+    }
     CheckRequired(at.Child("name"), name, &IsDns1123Label, errors);
     if (std::find(names.begin(), names.end(), name) != names.end()) {
       errors->Duplicate(at.Child("name"), name);

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "kube/kinds/go_diff.h"
 #include "kube/kinds/validate_common.h"
 #include "kube/kinds/validate_kinds.h"
 #include "kube/label_selector.h"
@@ -117,7 +118,11 @@ void CheckDeploymentSpec(const Json& spec, FieldErrors* errors) {
 }
 
 void SelectorImmutable(const Json& object, const Json& old, FieldErrors* errors) {
-  Immutable(Get(object, "spec"), Get(old, "spec"), "selector", kSpec, errors);
+  const Json& selector = Get(Get(object, "spec"), "selector");
+  if (selector != Get(Get(old, "spec"), "selector")) {
+    errors->InvalidShown(kSpec.Child("selector"), ShownAsGo("*LabelSelector", selector),
+                         kImmutable);
+  }
 }
 
 }  // namespace
@@ -149,11 +154,15 @@ void DaemonSet(const Json& object, FieldErrors* errors) {
   const Path selector_path = kSpec.Child("selector");
   const Json& selector = Get(spec, "selector");
   LabelSelector(selector_path, selector, errors);
-  if (const auto parsed = kube::LabelSelector::FromJson(&selector); parsed.ok()) {
+  FieldErrors problems;
+  LabelSelector(selector_path, selector, &problems);
+  if (const auto parsed = kube::LabelSelector::FromJson(&selector);
+      parsed.ok() && problems.empty()) {
     LabelsMatch(spec, *parsed, errors);
   }
   if (selector.is_object() && IsEmptySelector(selector)) {
-    errors->Invalid(selector_path, selector, "empty selector is invalid for daemonset");
+    errors->InvalidShown(selector_path, ShownAsGo("*LabelSelector", selector),
+                         "empty selector is invalid for daemonset");
   }
   PodTemplate(kSpec.Child("template"), Get(spec, "template"), errors);
   RestartAlways(spec, "DaemonSet", errors);
@@ -184,8 +193,8 @@ void DaemonSet(const Json& object, FieldErrors* errors) {
 }
 
 void DaemonSetUpdate(const Json& object, const Json& old, FieldErrors* errors) {
-  DaemonSet(object, errors);
   SelectorImmutable(object, old, errors);
+  DaemonSet(object, errors);
 }
 
 void ReplicationController(const Json& object, FieldErrors* errors) {
@@ -194,9 +203,6 @@ void ReplicationController(const Json& object, FieldErrors* errors) {
   const Json& selector = Get(spec, "selector");
   if (!selector.is_object() || selector.empty()) {
     errors->Required(kSpec.Child("selector"));
-  } else {
-    const Path path = kSpec.Child("selector");
-    Labels(path, selector, errors);
   }
   NotNegative(spec, "replicas", kSpec, errors);
   const Json& pod_template = Get(spec, "template");

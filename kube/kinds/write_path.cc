@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/random.h"
+#include "kube/kinds/metadata_rules.h"
 #include "kube/name_generator.h"
 #include "kube/object.h"
 #include "kube/timestamp.h"
@@ -12,137 +13,6 @@
 
 namespace sublet::kube {
 namespace {
-
-const FieldPath kMetadata("metadata");
-
-std::string LowerCase(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  return lower;
-}
-
-void ValidateLabelsAndAnnotations(const Json& object, FieldErrors* errors) {
-  if (const Json* labels = LabelsOf(object); labels != nullptr && labels->is_object()) {
-    const FieldPath path = kMetadata.Child("labels");
-    for (const auto& [key, value] : labels->items()) {
-      errors->InvalidEach(path, key, IsQualifiedName(key));
-      if (value.is_string()) {
-        errors->InvalidEach(path, value, IsLabelValue(value.get_ref<const std::string&>()));
-      }
-    }
-  }
-  if (const Json* annotations = AnnotationsOf(object);
-      annotations != nullptr && annotations->is_object()) {
-    const FieldPath path = kMetadata.Child("annotations");
-    std::size_t bytes = 0;
-    for (const auto& [key, value] : annotations->items()) {
-      errors->InvalidEach(path, key, IsQualifiedName(LowerCase(key)));
-      bytes += key.size() + (value.is_string() ? value.get_ref<const std::string&>().size() : 0);
-    }
-    constexpr std::size_t kAnnotationBytesMax = 256 * 1024;
-    if (bytes > kAnnotationBytesMax) {
-      errors->TooLong(path, kAnnotationBytesMax);
-    }
-  }
-}
-
-// Owner references in the order in which Kubernetes declares their fields.
-std::string OwnersText(const Json& list) {
-  std::string out = "[";
-  for (const Json& owner : list) {
-    out += out.size() > 1 ? ",{" : "{";
-    bool first = true;
-    for (const char* field :
-         {"apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"}) {
-      if (const Json* value = Find(owner, {field})) {
-        out.append(first ? "\"" : ",\"").append(field).append("\":").append(Dump(*value));
-        first = false;
-      }
-    }
-    out += "}";
-  }
-  return out + "]";
-}
-
-void ValidateOwners(const Json& object, FieldErrors* errors) {
-  const Json* list = Find(object, {"metadata", "ownerReferences"});
-  if (list == nullptr || !list->is_array()) {
-    return;
-  }
-  const FieldPath path = kMetadata.Child("ownerReferences");
-  std::string controller;
-  for (const OwnerReference& owner : OwnersOf(object)) {
-    const GroupVersion version = GroupVersion::Parse(owner.api_version);
-    if (version.version.empty()) {
-      errors->Invalid(path.Child("apiVersion"), owner.api_version, "version must not be empty");
-    }
-    if (owner.kind.empty()) {
-      errors->Invalid(path.Child("kind"), owner.kind, "must not be empty");
-    }
-    if (owner.name.empty()) {
-      errors->Invalid(path.Child("name"), owner.name, "must not be empty");
-    }
-    if (owner.uid.empty()) {
-      errors->Invalid(path.Child("uid"), owner.uid, "must not be empty");
-    }
-    if (owner.api_version == "v1" && owner.kind == "Event") {
-      Json shown = {{"apiVersion", owner.api_version},
-                    {"kind", owner.kind},
-                    {"name", owner.name},
-                    {"uid", owner.uid}};
-      errors->Invalid(path, shown, "/v1, Kind=Event is disallowed from being an owner");
-    }
-    if (owner.controller) {
-      const std::string current = owner.kind + "/" + owner.name;
-      if (!controller.empty()) {
-        errors->InvalidShown(
-            path, OwnersText(*list),
-            "Only one reference can have Controller set to true. Found \"true\" in "
-            "references for " +
-                controller + " and " + current);
-      } else {
-        controller = current;
-      }
-    }
-  }
-}
-
-std::vector<std::string> FinalizersOf(const Json& object) {
-  std::vector<std::string> out;
-  const Json* list = Find(object, {"metadata", "finalizers"});
-  if (list != nullptr && list->is_array()) {
-    for (const Json& one : *list) {
-      if (one.is_string()) {
-        out.push_back(one.get<std::string>());
-      }
-    }
-  }
-  return out;
-}
-
-void ValidateFinalizers(const Kind& kind, const Json& object, FieldErrors* errors) {
-  const FieldPath path = kMetadata.Child("finalizers");
-  const std::vector<std::string> finalizers = FinalizersOf(object);
-  for (const std::string& finalizer : finalizers) {
-    errors->InvalidEach(path, finalizer, IsQualifiedName(finalizer));
-  }
-  const auto has = [&](std::string_view name) {
-    return std::find(finalizers.begin(), finalizers.end(), name) != finalizers.end();
-  };
-  if (has("orphan") && has("foregroundDeletion")) {
-    errors->Invalid(path, Json(finalizers),
-                    "finalizer foregroundDeletion and orphan cannot be both set");
-  }
-  for (std::size_t i = 0; !kind.is_custom && i < finalizers.size(); ++i) {
-    const std::string& name = finalizers[i];
-    const bool standard = name == "kubernetes" || name == "orphan" || name == "foregroundDeletion";
-    if (name.find('/') == std::string::npos && !standard) {
-      errors->Invalid(path.Index(i), name,
-                      "name is neither a standard finalizer name nor is it fully qualified");
-    }
-  }
-}
 
 Result<void> CheckNamespace(const Kind& kind, const WriteContext& context, Json* metadata) {
   const std::string_view sent = FindString(*metadata, {"namespace"});
@@ -233,67 +103,6 @@ void TakeFromOld(const Json& old_metadata, std::string_view key, bool only_if_ab
 
 }  // namespace
 
-void ValidateObjectMeta(const Kind& kind, const Json& object, FieldErrors* errors) {
-  const std::string generate(FindString(object, {"metadata", "generateName"}));
-  if (!generate.empty()) {
-    // A prefix may end with '-': the random part follows.
-    const std::string masked = generate.size() > 1 && generate.ends_with('-')
-                                   ? generate.substr(0, generate.size() - 2) + "a"
-                                   : generate;
-    errors->InvalidEach(kMetadata.Child("generateName"), generate, kind.name_rule(masked));
-  }
-  const std::string name(NameOf(object));
-  if (name.empty()) {
-    errors->Required(kMetadata.Child("name"), "name or generateName is required");
-  } else {
-    errors->InvalidEach(kMetadata.Child("name"), name, kind.name_rule(name));
-  }
-  const std::string space(NamespaceOf(object));
-  if (kind.namespaced && space.empty()) {
-    errors->Required(kMetadata.Child("namespace"));
-  } else if (kind.namespaced) {
-    errors->InvalidEach(kMetadata.Child("namespace"), space, IsDns1123Label(space));
-  } else if (!space.empty()) {
-    errors->Forbidden(kMetadata.Child("namespace"), "not allowed on this type");
-  }
-  ValidateLabelsAndAnnotations(object, errors);
-  ValidateOwners(object, errors);
-  ValidateFinalizers(kind, object, errors);
-}
-
-void ValidateObjectMetaUpdate(const Json& object, const Json& old, FieldErrors* errors) {
-  if (IsDeleting(old)) {
-    const std::vector<std::string> before = FinalizersOf(old);
-    std::set<std::string> added;
-    for (const std::string& finalizer : FinalizersOf(object)) {
-      if (std::find(before.begin(), before.end(), finalizer) == before.end()) {
-        added.insert(finalizer);
-      }
-    }
-    std::string list;
-    for (const std::string& finalizer : added) {
-      list.append(list.empty() ? "" : ", ").append(GoQuote(finalizer));
-    }
-    if (!added.empty()) {
-      errors->Forbidden(kMetadata.Child("finalizers"),
-                        "no new finalizers can be added if the object is being deleted, found new "
-                        "finalizers []string{" +
-                            list + "}");
-    }
-  }
-  for (const char* field : {"name", "namespace", "uid", "creationTimestamp", "deletionTimestamp",
-                            "deletionGracePeriodSeconds"}) {
-    const Json* now = Find(object, {"metadata", field});
-    const Json* then = Find(old, {"metadata", field});
-    const Json none;
-    if ((now != nullptr ? *now : none) != (then != nullptr ? *then : none)) {
-      errors->Invalid(kMetadata.Child(field), now != nullptr ? *now : none, "field is immutable");
-    }
-  }
-  ValidateLabelsAndAnnotations(object, errors);
-  ValidateOwners(object, errors);
-}
-
 Result<void> BeforeCreate(const Kind& kind, const WriteContext& context, Json* object,
                           std::vector<std::string>* warnings) {
   Json& metadata = EnsureObject(object, "metadata");
@@ -324,7 +133,7 @@ Result<void> BeforeCreate(const Kind& kind, const WriteContext& context, Json* o
   }
   kind.strategy->PrepareCreate(context, object);
   FieldErrors errors;
-  ValidateObjectMeta(kind, *object, &errors);
+  ValidateMetadataOfCreate(kind, *object, &errors);
   kind.strategy->ValidateCreate(*object, &errors);
   if (!errors.empty()) {
     return Invalid(kind.error_group(), kind.gvk.kind, NameOf(*object), errors.Take());
@@ -375,18 +184,7 @@ Result<void> BeforeUpdate(const Kind& kind, const WriteContext& context,
     }
   }
   FieldErrors errors;
-  // Twice: the generic step and then each kind's own look at metadata; the causes say so.
-  ValidateObjectMetaUpdate(*object, old, &errors);
-  if (!errors.empty()) {
-    ValidateObjectMetaUpdate(*object, old, &errors);
-  }
-  // These kinds judge the whole object again, its metadata included.
-  if (subresource.empty() && kind.gvk.group.empty() &&
-      (kind.gvk.kind == "ConfigMap" || kind.gvk.kind == "Secret")) {
-    for (int times = kind.gvk.kind == "ConfigMap" ? 2 : 1; times > 0; --times) {
-      ValidateObjectMeta(kind, *object, &errors);
-    }
-  }
+  ValidateMetadataOfUpdate(kind, subresource, *object, old, &errors);
   if (subresource == "status") {
     kind.strategy->ValidateStatusUpdate(*object, old, &errors);
   } else if (subresource.empty()) {

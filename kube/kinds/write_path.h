@@ -34,8 +34,4 @@ void MarkDeleting(const Kind& kind, WallTime now, std::int64_t grace_seconds, Js
 // managedFields do not count.
 bool IsUnchanged(const Json& old, const Json& object);
 
-// metadata.* as Kubernetes checks it on create; part of BeforeCreate.
-void ValidateObjectMeta(const Kind& kind, const Json& object, FieldErrors* errors);
-void ValidateObjectMetaUpdate(const Json& object, const Json& old, FieldErrors* errors);
-
 }  // namespace sublet::kube
