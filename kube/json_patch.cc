@@ -145,12 +145,14 @@ bool Run(const PatchOperation& operation, std::size_t* copied, Json* root) {
     return Remove(root, operation.path);
   }
   if (operation.op == "replace") {
-    Json* old = Get(root, operation.path);
-    if (old == nullptr) {
-      return false;
+    if (Json* old = Get(root, operation.path)) {
+      *old = value;
+      return true;
     }
-    *old = value;
-    return true;
+    // Kubernetes' library takes a member that is not there yet.
+    const std::vector<std::string> above(operation.path.begin(), operation.path.end() - 1);
+    const Json* parent = Get(root, above);
+    return parent != nullptr && parent->is_object() && Add(root, operation.path, value);
   }
   if (operation.op == "test") {
     const Json* old = Get(root, operation.path);

@@ -186,6 +186,41 @@ Result<RawBody> ParseBody(const Call& call, bool find_duplicates, const kube::Ki
   return raw;
 }
 
+namespace {
+
+// A strategic patch is put into an object by Kubernetes' converter, whose words differ from those of
+// its JSON decoder: "json: cannot unmarshal string into Go struct field X.y of type int32".
+std::string ConverterText(const std::string& text) {
+  constexpr std::string_view kStart = "json: cannot unmarshal ";
+  constexpr std::string_view kType = " of type ";
+  const std::size_t at = text.rfind(kType);
+  if (!text.starts_with(kStart) || at == std::string::npos) {
+    return text;
+  }
+  const std::string sent =
+      text.substr(kStart.size(), text.find(' ', kStart.size()) - kStart.size());
+  const std::string type = text.substr(at + kType.size());
+  const std::string value = sent == "number"   ? "int64"
+                            : sent == "object" ? "map[string]interface {}"
+                            : sent == "array"  ? "[]interface {}"
+                                               : sent;
+  if (type.starts_with("[]")) {
+    return "cannot restore slice from " + value;
+  }
+  if (type.starts_with("map[")) {
+    return "cannot restore map from " + value;
+  }
+  if (sent == "number" && type == "string") {
+    return "cannot convert int64 to string";
+  }
+  if (type.find('.') == std::string::npos) {
+    return "unrecognized type: " + type;
+  }
+  return "cannot restore struct from: " + value;
+}
+
+}  // namespace
+
 Result<void> DecodeTree(Call& call, const kube::Kind& kind, FieldValidation validation,
                         std::vector<std::string> duplicates, kube::Json& tree, bool is_patch,
                         const std::function<std::string()>& patched_text) {
@@ -208,7 +243,8 @@ Result<void> DecodeTree(Call& call, const kube::Kind& kind, FieldValidation vali
     if (is_patch && !patched_text && before.empty()) {
       before = kube::Dump(tree);
     }
-    return refuse(decoded.error().message());
+    const std::string& why = decoded.error().message();
+    return refuse(patched_text ? ConverterText(why) : why);
   }
   for (const auto& field : duplicates) {
     problems.push_back(field);

@@ -40,6 +40,14 @@ struct Patch {
   std::vector<std::string> duplicates;
 };
 
+std::string_view JsonTypeName(const kube::Json& value) {
+  return value.is_object()   ? "object"
+         : value.is_array()  ? "array"
+         : value.is_string() ? "string"
+         : value.is_number() ? "number"
+                             : "bool";
+}
+
 Result<Patch> ReadPatch(const Call& call, const WriteOptions& options) {
   Patch patch;
   patch.type = MediaTypeOf(call.request->Header("content-type"));
@@ -57,15 +65,13 @@ Result<Patch> ReadPatch(const Call& call, const WriteOptions& options) {
     field = "duplicate field \"" + field + "\"";
   }
   patch.body = std::move(*body);
+  const std::string refused = "error decoding patch: json: cannot unmarshal " +
+                              std::string(JsonTypeName(patch.body)) + " into Go value of type ";
   if (patch.type == kJsonPatch && !patch.body.is_array()) {
-    return BadRequest(
-        "error decoding patch: json: cannot unmarshal object into Go value of type "
-        "[]handlers.jsonPatchOp");
+    return BadRequest(refused + "[]handlers.jsonPatchOp");
   }
   if (patch.type != kJsonPatch && !patch.body.is_object()) {
-    return BadRequest("error decoding patch: json: cannot unmarshal " +
-                      std::string(patch.body.is_array() ? "array" : "value") +
-                      " into Go value of type map[string]interface {}");
+    return BadRequest(refused + "map[string]interface {}");
   }
   return patch;
 }
@@ -133,10 +139,7 @@ void HandleApply(std::shared_ptr<UpdateJob> job) {
     return SendError(*call,
                      BadRequest("error decoding YAML: error unmarshaling JSON: while decoding "
                                 "JSON: json: cannot unmarshal " +
-                                std::string(config->is_array()    ? "array"
-                                            : config->is_string() ? "string"
-                                            : config->is_number() ? "number"
-                                                                  : "bool") +
+                                std::string(JsonTypeName(*config)) +
                                 " into Go value of type map[string]interface {}"));
   }
   job->allow_create = call->subresource == nullptr;
