@@ -172,7 +172,7 @@ bool Run(const PatchOperation& operation, std::size_t* copied, Json* root) {
 
 Result<PatchOperation> Decode(const Json& json) {
   if (!json.is_object()) {
-    return BadRequest("json: cannot unmarshal into Go value of type jsonpatch.PatchOperation");
+    return BadRequest("json: cannot unmarshal into Go value of type jsonpatch.Operation");
   }
   PatchOperation operation;
   operation.op = FindString(json, {"op"});

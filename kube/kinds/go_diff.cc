@@ -306,13 +306,13 @@ class Matcher {
 };
 
 // A step from the old lines to the new ones: equal lines or a change.
-struct Step {
+struct DiffStep {
   bool equal;
   int a1, a2, b1, b2;
 };
 
-std::vector<Step> Steps(const std::vector<Block>& blocks) {
-  std::vector<Step> steps;
+std::vector<DiffStep> Steps(const std::vector<Block>& blocks) {
+  std::vector<DiffStep> steps;
   int a = 0;
   int b = 0;
   for (const Block& block : blocks) {
@@ -329,20 +329,20 @@ std::vector<Step> Steps(const std::vector<Block>& blocks) {
 }
 
 // Changes that stand close together, with the equal lines around them.
-std::vector<std::vector<Step>> Hunks(std::vector<Step> steps) {
+std::vector<std::vector<DiffStep>> Hunks(std::vector<DiffStep> steps) {
   if (steps.empty()) {
     return {};
   }
-  if (Step& first = steps.front(); first.equal) {
+  if (DiffStep& first = steps.front(); first.equal) {
     first.a1 = std::max(first.a1, first.a2 - kContext);
     first.b1 = std::max(first.b1, first.b2 - kContext);
   }
-  if (Step& last = steps.back(); last.equal) {
+  if (DiffStep& last = steps.back(); last.equal) {
     last.a2 = std::min(last.a2, last.a1 + kContext);
     last.b2 = std::min(last.b2, last.b1 + kContext);
   }
-  std::vector<std::vector<Step>> hunks(1);
-  for (Step step : steps) {
+  std::vector<std::vector<DiffStep>> hunks(1);
+  for (DiffStep step : steps) {
     if (step.equal && step.a2 - step.a1 > 2 * kContext) {
       hunks.back().push_back({true, step.a1, step.a1 + kContext, step.b1, step.b1 + kContext});
       hunks.emplace_back();
@@ -351,7 +351,7 @@ std::vector<std::vector<Step>> Hunks(std::vector<Step> steps) {
     }
     hunks.back().push_back(step);
   }
-  std::erase_if(hunks, [](const std::vector<Step>& hunk) {
+  std::erase_if(hunks, [](const std::vector<DiffStep>& hunk) {
     return hunk.empty() || (hunk.size() == 1 && hunk[0].equal);
   });
   return hunks;
@@ -388,10 +388,10 @@ std::string GoDiff(std::string_view type, const Json& old, const Json& now) {
     return "";
   }
   std::string out;
-  for (const std::vector<Step>& hunk : Hunks(Steps(Matcher(a, b).Blocks()))) {
+  for (const std::vector<DiffStep>& hunk : Hunks(Steps(Matcher(a, b).Blocks()))) {
     out += "@@ -" + RangeText(hunk.front().a1, hunk.back().a2) + " +" +
            RangeText(hunk.front().b1, hunk.back().b2) + " @@\n";
-    for (const Step& step : hunk) {
+    for (const DiffStep& step : hunk) {
       if (step.equal) {
         AddLines(a, step.a1, step.a2, ' ', &out);
       } else {

@@ -7,7 +7,6 @@
 #include "kube/timestamp.h"
 
 namespace sublet::kube::logic {
-namespace {
 
 void TakeMember(const Json& from, const char* key, Json* object) {
   if (const Json* value = Find(from, {key})) {
@@ -16,6 +15,8 @@ void TakeMember(const Json& from, const char* key, Json* object) {
     EraseMember(object, key);
   }
 }
+
+namespace {
 
 const Json::array_t& ConditionsOf(const Json& object) {
   static const Json::array_t kNone;

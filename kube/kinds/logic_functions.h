@@ -5,6 +5,9 @@
 
 namespace sublet::kube::logic {
 
+// The member of `from`, or its absence, goes to `object` (logic_cluster.cc).
+void TakeMember(const Json& from, const char* key, Json* object);
+
 // Pods (logic_pod.cc)
 void PreparePodCreate(const WriteContext& context, Json* pod);
 void PreparePodStatus(const WriteContext& context, const Json& old, Json* pod);

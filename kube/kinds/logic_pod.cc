@@ -161,14 +161,6 @@ Json Resized(const Json& sent, const Json& old) {
   return result;
 }
 
-void TakeMember(const Json& from, const char* key, Json* to) {
-  if (const Json* value = Find(from, {key})) {
-    (*to)[key] = *value;
-  } else {
-    EraseMember(to, key);
-  }
-}
-
 std::size_t Count(const Json& spec, const char* list) {
   const Json* items = Find(spec, {list});
   return items == nullptr ? 0 : items->size();

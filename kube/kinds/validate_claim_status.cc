@@ -7,12 +7,12 @@
 #include "kube/kinds/go_diff.h"
 #include "kube/kinds/validate_devices.h"
 #include "kube/kinds/validate_kinds.h"
+#include "kube/kinds/validate_status.h"
 #include "kube/object.h"
 
 namespace sublet::kube::validate {
 namespace {
 
-const Path kStatus("status");
 constexpr std::size_t kConsumersMax = 256;
 constexpr std::size_t kConditionsMax = 8;
 constexpr std::size_t kDataMax = 10 * 1024;

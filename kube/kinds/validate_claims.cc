@@ -17,7 +17,7 @@ constexpr std::int64_t kTokenSecondsMin = 600;
 constexpr std::int64_t kTokenSecondsMax = std::int64_t{1} << 32;
 constexpr std::int64_t kPeriodMin = 10;
 constexpr std::size_t kMetadataMax = 256 * 1024;
-constexpr std::size_t kMessageMax = 1024;
+constexpr std::size_t kVolumeErrorMax = 1024;
 
 void TokenRequests(const Json& spec, FieldErrors* errors) {
   const Path requests = kSpec.Child("tokenRequests");
@@ -45,7 +45,7 @@ void TokenRequests(const Json& spec, FieldErrors* errors) {
 }
 
 void VolumeError(const Path& path, const Json& error, FieldErrors* errors) {
-  if (Str(error, "message").size() > kMessageMax) {
+  if (Str(error, "message").size() > kVolumeErrorMax) {
     errors->TooLong(path.Child("message"), static_cast<int>(kMetadataMax));
   }
   if (const std::int64_t code = FindInt(error, {"errorCode"}); code < 0) {

@@ -10,13 +10,13 @@
 #include "kube/kinds/go_diff.h"
 #include "kube/kinds/validate_common.h"
 #include "kube/kinds/validate_kinds.h"
+#include "kube/kinds/validate_status.h"
 #include "kube/object.h"
 #include "kube/timestamp.h"
 
 namespace sublet::kube::validate {
 namespace {
 
-const Path kStatus("status");
 
 bool IsSet(const Json& job, std::string_view type, std::string_view status = "True") {
   const Json* condition = FindCondition(job, type);
@@ -51,14 +51,14 @@ struct Change {
   }
 };
 
-struct Interval {
+struct IndexRange {
   std::int64_t from = 0;
   std::int64_t to = 0;
 };
 
 // "1" or "3-5" of a list of indexes; what is wrong, else.
-std::optional<std::string> ParseInterval(std::string_view text, std::int64_t completions,
-                                         Interval* interval) {
+std::optional<std::string> ParseIndexRange(std::string_view text, std::int64_t completions,
+                                         IndexRange* interval) {
   const auto number = [&](std::string_view part, std::int64_t* out) -> std::optional<std::string> {
     const std::string_view digits = part.starts_with('+') ? part.substr(1) : part;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), *out);
@@ -94,13 +94,13 @@ std::optional<std::string> ParseInterval(std::string_view text, std::int64_t com
 }
 
 // The readable intervals of a list; `problem` is the first thing that is wrong.
-std::vector<Interval> ParseIndexes(std::string_view text, std::int64_t completions,
+std::vector<IndexRange> ParseIndexes(std::string_view text, std::int64_t completions,
                                    std::optional<std::string>* problem) {
-  std::vector<Interval> found;
+  std::vector<IndexRange> found;
   while (!text.empty()) {
     const std::size_t comma = text.find(',');
-    Interval interval;
-    const auto wrong = ParseInterval(text.substr(0, comma), completions, &interval);
+    IndexRange interval;
+    const auto wrong = ParseIndexRange(text.substr(0, comma), completions, &interval);
     if (!*problem && wrong) {
       *problem = wrong;
     } else if (!*problem && !found.empty() && found.back().to >= interval.from) {
@@ -122,8 +122,8 @@ std::vector<Interval> ParseIndexes(std::string_view text, std::int64_t completio
 }
 
 // The first index that two ascending lists share.
-std::optional<std::int64_t> Overlap(const std::vector<Interval>& a,
-                                    const std::vector<Interval>& b) {
+std::optional<std::int64_t> Overlap(const std::vector<IndexRange>& a,
+                                    const std::vector<IndexRange>& b) {
   for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
     if (a[i].from <= b[j].to && b[j].from <= a[i].to) {
       return std::max(a[i].from, b[j].from);

@@ -123,7 +123,7 @@ void HostnameOverride(const Path& path, const Json& spec, FieldErrors* errors) {
   Check(at, name, &IsDns1123Subdomain, errors);
 }
 
-void Names(const Path& path, const Json& spec, FieldErrors* errors) {
+void PodNames(const Path& path, const Json& spec, FieldErrors* errors) {
   const auto check = [&](const char* key, Problems (*rule)(std::string_view)) {
     if (const std::string value = Str(spec, key); !value.empty()) {
       Check(path.Child(key), value, rule, errors);
@@ -196,7 +196,7 @@ void PodSpec(const Path& path, const Json& spec, const std::string& pod_name, bo
   HostProcess(path, spec, errors);
   HostUsers(path, spec, errors);
   HostnameOverride(path, spec, errors);
-  Names(path, spec, errors);
+  PodNames(path, spec, errors);
   FileKeyVolumes(path, spec, errors);
 }
 

@@ -6,14 +6,14 @@
 #include "kube/kinds/go_diff.h"
 #include "kube/kinds/validate_kinds.h"
 #include "kube/kinds/validate_pod.h"
+#include "kube/kinds/validate_status.h"
 #include "kube/object.h"
 
 namespace sublet::kube::validate {
 namespace {
 
-const Path kStatus("status");
-constexpr std::string_view kCounted = "must be a non-negative integer";
-constexpr std::size_t kMessageMax = 2048;
+constexpr std::string_view kNonNegative = "must be a non-negative integer";
+constexpr std::size_t kResourceTextMax = 2048;
 
 void Conditions(const Json& status, FieldErrors* errors) {
   const Path path = kStatus.Child("conditions");
@@ -21,7 +21,7 @@ void Conditions(const Json& status, FieldErrors* errors) {
   for (const Json& condition : Items(status, "conditions")) {
     const Path at = path.Index(index++);
     if (const std::int64_t seen = FindInt(condition, {"observedGeneration"}); seen < 0) {
-      errors->Invalid(at.Child("observedGeneration"), seen, kCounted);
+      errors->Invalid(at.Child("observedGeneration"), seen, kNonNegative);
     }
     const std::string type = Str(condition, "type");
     if (type != "PodScheduled" && type != "Ready" && type != "Initialized") {
@@ -234,8 +234,8 @@ void Health(const Path& at, const Json& device, FieldErrors* errors) {
     }
     if (Has(one, "message") && Str(one, "message").empty()) {
       errors->Required(here.Child("message"), "must be non-empty if specified");
-    } else if (Str(one, "message").size() > kMessageMax) {
-      errors->TooLong(here.Child("message"), kMessageMax);
+    } else if (Str(one, "message").size() > kResourceTextMax) {
+      errors->TooLong(here.Child("message"), kResourceTextMax);
     }
     if (!ids.insert(Str(one, "resourceID")).second) {
       errors->Duplicate(here.Child("resourceID"), Str(one, "resourceID"));
@@ -294,7 +294,7 @@ void PodStatus(const Json& object, const Json& old, FieldErrors* errors) {
     }
   }
   if (const std::int64_t seen = FindInt(status, {"observedGeneration"}); seen < 0) {
-    errors->Invalid(kStatus.Child("observedGeneration"), seen, kCounted);
+    errors->Invalid(kStatus.Child("observedGeneration"), seen, kNonNegative);
   }
   Immutable(status, old_status, "qosClass", kStatus, errors);
   Transitions(object, old, "containerStatuses", "containers", errors);

@@ -12,7 +12,7 @@ namespace sublet::kube::validate {
 namespace {
 
 constexpr std::int64_t kSecondsMin = 600;
-constexpr std::size_t kDomainMax = 253;
+constexpr std::size_t kSignerDomainMax = 253;
 constexpr std::size_t kLabelMax = 63;
 
 std::ptrdiff_t CountConditions(const Json& object, std::string_view type) {
@@ -160,8 +160,8 @@ void SignerName(const Path& path, const std::string& signer, FieldErrors* errors
   }
   const std::size_t slash = signer.find('/');
   const std::string domain = signer.substr(0, slash);
-  if (domain.size() > kDomainMax) {
-    errors->TooLong(path, static_cast<int>(kDomainMax));
+  if (domain.size() > kSignerDomainMax) {
+    errors->TooLong(path, static_cast<int>(kSignerDomainMax));
   }
   SignerPart(path, domain, true, errors);
   if (domain.find('.') == std::string::npos) {
@@ -169,7 +169,7 @@ void SignerName(const Path& path, const std::string& signer, FieldErrors* errors
                     "should be a domain with at least two segments separated by dots");
   }
   SignerPart(path, signer.substr(slash + 1), false, errors);
-  constexpr std::size_t kMax = 2 * kDomainMax + kLabelMax + 2;
+  constexpr std::size_t kMax = 2 * kSignerDomainMax + kLabelMax + 2;
   if (signer.size() > kMax) {
     errors->TooLong(path, static_cast<int>(kMax));
   }

@@ -153,7 +153,7 @@ void Device(const Path& at, const Json& device, FieldErrors* errors) {
 
 namespace {
 
-void Slice(const Json& spec, const Json* old, FieldErrors* errors) {
+void SliceSpec(const Json& spec, const Json* old, FieldErrors* errors) {
   CsiDriverName(kSpec.Child("driver"), Str(spec, "driver"), errors);
   Pool(spec, errors);
   if (old != nullptr) {
@@ -191,11 +191,11 @@ void Slice(const Json& spec, const Json* old, FieldErrors* errors) {
 }  // namespace
 
 void ResourceSlice(const Json& object, FieldErrors* errors) {
-  Slice(Get(object, "spec"), nullptr, errors);
+  SliceSpec(Get(object, "spec"), nullptr, errors);
 }
 
 void ResourceSliceUpdate(const Json& object, const Json& old, FieldErrors* errors) {
-  Slice(Get(object, "spec"), &Get(old, "spec"), errors);
+  SliceSpec(Get(object, "spec"), &Get(old, "spec"), errors);
 }
 
 }  // namespace sublet::kube::validate

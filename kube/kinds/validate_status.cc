@@ -5,13 +5,13 @@
 
 #include "kube/kinds/validate_common.h"
 #include "kube/kinds/validate_kinds.h"
+#include "kube/kinds/validate_status.h"
 
 namespace sublet::kube::validate {
 namespace {
 
-const Path kStatus("status");
 constexpr std::size_t kReasonMax = 1024;
-constexpr std::size_t kMessageMax = 32 * 1024;
+constexpr std::size_t kConditionTextMax = 32 * 1024;
 
 // A letter, then letters, digits, '_', ',' and ':'; ends with neither ',' nor ':'.
 bool IsConditionReason(std::string_view text) {
@@ -82,8 +82,8 @@ void Conditions(const Path& path, const Json& owner, FieldErrors* errors) {
       errors->Required(at.Child("lastTransitionTime"));
     }
     Reason(at.Child("reason"), Str(condition, "reason"), errors);
-    if (Str(condition, "message").size() > kMessageMax) {
-      errors->TooLong(at.Child("message"), static_cast<int>(kMessageMax));
+    if (Str(condition, "message").size() > kConditionTextMax) {
+      errors->TooLong(at.Child("message"), static_cast<int>(kConditionTextMax));
     }
   }
 }

@@ -4,11 +4,11 @@
 
 #include "kube/kinds/validate_common.h"
 #include "kube/kinds/validate_kinds.h"
+#include "kube/kinds/validate_status.h"
 
 namespace sublet::kube::validate {
 namespace {
 
-const Path kStatus("status");
 
 void AllNotNegative(const Json& object, std::initializer_list<const char*> fields,
                     FieldErrors* errors) {
