@@ -370,10 +370,14 @@ class Allocation {
       return Ok();  // validation says what is wrong with it
     }
     if (*address <= kRangeStart || *address >= kRangeStart + kRangeSize - 1) {
+      // A dry run asks the range itself, a real request first looks for a range that fits.
+      const std::string problem =
+          request_.dry_run ? "the provided IP (" + ip +
+                                 ") is not in the valid range. The range of valid IPs is " +
+                                 std::string(kRangeText)
+                           : "the provided network does not match the current range";
       errors.Invalid(std::string("spec.clusterIPs"), shown,
-                     "failed to allocate IP " + ip + ": the provided IP (" + ip +
-                         ") is not in the valid range. The range of valid IPs is " +
-                         std::string(kRangeText));
+                     "failed to allocate IP " + ip + ": " + problem);
     } else if (environment_.store->Get(AddressKey(ip)) || *address == kRangeStart + 1) {
       errors.Invalid(std::string("spec.clusterIPs"), shown,
                      "failed to allocate IP " + ip + ": provided IP is already allocated");

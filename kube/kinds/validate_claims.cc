@@ -12,7 +12,6 @@
 namespace sublet::kube::validate {
 namespace {
 
-
 constexpr std::int64_t kTokenSecondsMin = 600;
 constexpr std::int64_t kTokenSecondsMax = std::int64_t{1} << 32;
 constexpr std::int64_t kPeriodMin = 10;

@@ -17,7 +17,6 @@
 namespace sublet::kube::validate {
 namespace {
 
-
 bool IsSet(const Json& job, std::string_view type, std::string_view status = "True") {
   const Json* condition = FindCondition(job, type);
   return condition != nullptr && FindString(*condition, {"status"}) == status;
@@ -58,7 +57,7 @@ struct IndexRange {
 
 // "1" or "3-5" of a list of indexes; what is wrong, else.
 std::optional<std::string> ParseIndexRange(std::string_view text, std::int64_t completions,
-                                         IndexRange* interval) {
+                                           IndexRange* interval) {
   const auto number = [&](std::string_view part, std::int64_t* out) -> std::optional<std::string> {
     const std::string_view digits = part.starts_with('+') ? part.substr(1) : part;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), *out);
@@ -95,7 +94,7 @@ std::optional<std::string> ParseIndexRange(std::string_view text, std::int64_t c
 
 // The readable intervals of a list; `problem` is the first thing that is wrong.
 std::vector<IndexRange> ParseIndexes(std::string_view text, std::int64_t completions,
-                                   std::optional<std::string>* problem) {
+                                     std::optional<std::string>* problem) {
   std::vector<IndexRange> found;
   while (!text.empty()) {
     const std::size_t comma = text.find(',');

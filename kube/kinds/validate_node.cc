@@ -10,7 +10,6 @@
 namespace sublet::kube::validate {
 namespace {
 
-
 void Taints(const Json& spec, FieldErrors* errors) {
   const Path metadata("metadata");
   const Path taints = metadata.Child("taints");  // where upstream reports them

@@ -15,7 +15,6 @@ bool HasOuterSpace(const std::string& text) {
 
 namespace {
 
-
 void ImagesWithoutSpace(const Json& spec, FieldErrors* errors) {
   for (const char* list : {"containers", "initContainers"}) {
     const Path containers = kSpec.Child(list);

@@ -12,7 +12,6 @@
 namespace sublet::kube::validate {
 namespace {
 
-
 bool IsOfPods(std::string_view name) {
   return name == "cpu" || name == "memory" || name.starts_with("hugepages-");
 }

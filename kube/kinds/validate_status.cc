@@ -1,11 +1,12 @@
 // Statuses of kinds that have few rules for them, and the conditions that newer kinds share.
+#include "kube/kinds/validate_status.h"
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "kube/kinds/validate_common.h"
 #include "kube/kinds/validate_kinds.h"
-#include "kube/kinds/validate_status.h"
 
 namespace sublet::kube::validate {
 namespace {

@@ -13,29 +13,28 @@
 namespace sublet::kube::validate {
 namespace {
 
-
 constexpr std::string_view kPersistentSources[] = {"hostPath",
-                                         "gcePersistentDisk",
-                                         "awsElasticBlockStore",
-                                         "glusterfs",
-                                         "nfs",
-                                         "rbd",
-                                         "quobyte",
-                                         "cephfs",
-                                         "iscsi",
-                                         "cinder",
-                                         "fc",
-                                         "flocker",
-                                         "flexVolume",
-                                         "azureFile",
-                                         "vsphereVolume",
-                                         "azureDisk",
-                                         "photonPersistentDisk",
-                                         "portworxVolume",
-                                         "scaleIO",
-                                         "local",
-                                         "storageos",
-                                         "csi"};
+                                                   "gcePersistentDisk",
+                                                   "awsElasticBlockStore",
+                                                   "glusterfs",
+                                                   "nfs",
+                                                   "rbd",
+                                                   "quobyte",
+                                                   "cephfs",
+                                                   "iscsi",
+                                                   "cinder",
+                                                   "fc",
+                                                   "flocker",
+                                                   "flexVolume",
+                                                   "azureFile",
+                                                   "vsphereVolume",
+                                                   "azureDisk",
+                                                   "photonPersistentDisk",
+                                                   "portworxVolume",
+                                                   "scaleIO",
+                                                   "local",
+                                                   "storageos",
+                                                   "csi"};
 
 // The secrets that a driver is given; both parts of a name are needed.
 void SecretReferences(const Path& path, const Json& source, FieldErrors* errors) {

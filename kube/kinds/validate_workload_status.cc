@@ -9,7 +9,6 @@
 namespace sublet::kube::validate {
 namespace {
 
-
 void AllNotNegative(const Json& object, std::initializer_list<const char*> fields,
                     FieldErrors* errors) {
   for (const char* field : fields) {
