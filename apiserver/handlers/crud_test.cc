@@ -390,13 +390,15 @@ Json Condition(const char* type) {
 }
 
 TEST_F(Crud, ASigningRequestsConditionsComeThroughItsSubresources) {
-  // base64 of "-----BEGIN CERTIFICATE REQUEST-----" and "-----BEGIN CERTIFICATE-----".
+  // base64 of PEM blocks whose inside is nothing.
   const std::string all = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
   const Json request = {{"apiVersion", "certificates.k8s.io/v1"},
                         {"kind", "CertificateSigningRequest"},
                         {"metadata", {{"name", "a"}}},
                         {"spec",
-                         {{"request", "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0="},
+                         {{"request",
+                           "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KQUFBQQotLS0tLUVORCBDRVJ"
+                           "USUZJQ0FURSBSRVFVRVNULS0tLS0K"},
                           {"signerName", "example.com/test"},
                           {"usages", {"client auth"}}}}};
   ASSERT_EQ(Post(all, request).code, 201);
@@ -411,9 +413,11 @@ TEST_F(Crud, ASigningRequestsConditionsComeThroughItsSubresources) {
   tree["status"]["conditions"].push_back(Condition("Approved"));
   tree = Put(url + "/approval", tree).Tree();
   ASSERT_EQ(tree["status"]["conditions"].size(), 2u);
-  const auto certificate =
-      Patch(url + "/status", merge,
-            {{"status", {{"certificate", "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t"}}}});
+  const auto certificate = Patch(
+      url + "/status", merge,
+      {{"status",
+        {{"certificate",
+          "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCkFBQUEKLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo="}}}});
   ASSERT_EQ(certificate.code, 200) << certificate.body;
   tree = certificate.Tree();
   EXPECT_EQ(tree["status"]["conditions"].size(), 2u);
