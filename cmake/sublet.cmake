@@ -30,6 +30,8 @@ else()
   target_compile_options(sublet_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers;-Wno-unused-private-field>)
 endif()
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
+  # In one piece with others a call could find another file's function: its own is then without a use.
+  target_compile_options(sublet_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror=unused-function>)
   target_compile_options(sublet_flags INTERFACE -ffunction-sections -fdata-sections -fstack-protector-strong)
   target_compile_definitions(sublet_flags INTERFACE _GLIBCXX_ASSERTIONS)
   target_link_options(sublet_flags INTERFACE -Wl,--gc-sections)

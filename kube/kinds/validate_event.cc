@@ -9,13 +9,13 @@
 namespace sublet::kube::validate {
 namespace {
 
-struct Names {
+struct EventFields {
   const char* about;
   const char* controller;
   const char* note;
 };
-constexpr Names kCore{"involvedObject", "reportingComponent", "message"};
-constexpr Names kEvents{"regarding", "reportingController", "note"};
+constexpr EventFields kCore{"involvedObject", "reportingComponent", "message"};
+constexpr EventFields kEvents{"regarding", "reportingController", "note"};
 
 bool IsTime(const Json& value) { return value.is_string(); }
 
@@ -29,7 +29,7 @@ void Text(const std::string& field, const std::string& value, std::size_t max, b
   }
 }
 
-void Loose(const Json& event, const Names& names, bool core, FieldErrors* errors) {
+void Loose(const Json& event, const EventFields& names, bool core, FieldErrors* errors) {
   const std::string space(NamespaceOf(event));
   const std::string about = Str(Get(event, names.about), "namespace");
   const bool dated = IsTime(Get(event, "eventTime"));
