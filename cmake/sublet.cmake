@@ -103,6 +103,8 @@ function(sublet_library)
   add_library(sublet_${ARG_NAME} STATIC ${ARG_SRCS})
   if(SUBLET_UNITY)
     set_target_properties(sublet_${ARG_NAME} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    # Said of what a .cc includes, and here the .cc is included.
+    target_compile_options(sublet_${ARG_NAME} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
     set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
   set(no_pch)

@@ -235,6 +235,7 @@ client::Target TargetOf(const Json& object) {
     }
   }
   SUBLET_CHECK(false);  // objects.cc makes known kinds only
+  return {};
 }
 
 namespace {
