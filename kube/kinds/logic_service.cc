@@ -164,16 +164,26 @@ void DropForType(const Json& old, Json* service) {
   }
 }
 
+// Names of other hosts have no traffic of their own; what is no policy at all is left to be refused.
+void DropInternalPolicy(Json* service) {
+  const std::string policy(FindString(*service, {"spec", "internalTrafficPolicy"}));
+  if (Type(*service) == "ExternalName" && (policy == "Cluster" || policy == "Local")) {
+    EraseMember(&EnsureObject(service, "spec"), "internalTrafficPolicy");
+  }
+}
+
 }  // namespace
 
 void PrepareServiceCreate(const WriteContext&, Json* service) {
   AgreeOnClusterIps(nullptr, service);
+  DropInternalPolicy(service);
 }
 
 void PrepareServiceUpdate(const WriteContext&, const Json& old, Json* service) {
   KeepAllocated(old, service);
   AgreeOnClusterIps(&old, service);
   DropForType(old, service);
+  DropInternalPolicy(service);
 }
 
 }  // namespace sublet::kube::logic
