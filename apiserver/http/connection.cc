@@ -58,7 +58,7 @@ Connection::Connection(std::shared_ptr<IoThread> io, boost::asio::ip::tcp::socke
       shared_(*io_->shared()),
       socket_(std::move(socket)),
       remote_address_(std::move(remote_address)),
-      tls_(std::make_unique<TlsSession>(*shared_.tls.load())),
+      tls_(std::make_unique<TlsSession>(*shared_.tls.Load())),
       parser_(shared_.options.parser) {}
 
 Connection::~Connection() = default;

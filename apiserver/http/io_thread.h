@@ -23,6 +23,7 @@
 #include "apiserver/http/listener.h"
 #include "apiserver/http/tunnel_pool.h"
 #include "base/mutex.h"
+#include "base/shared_slot.h"
 
 namespace sublet::apiserver {
 
@@ -41,7 +42,7 @@ struct Shared {
 
   const ListenerOptions options;
   Handler& handler;
-  std::atomic<std::shared_ptr<TlsContext>> tls;
+  SharedSlot<TlsContext> tls;
   std::atomic<bool> draining{false};
   std::atomic<std::size_t> connections{0};
   std::atomic<std::uint64_t> accepted{0};

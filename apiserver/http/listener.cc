@@ -277,7 +277,7 @@ void TcpListener::OnAccept(const boost::system::error_code& error, tcp::socket s
 
 Result<void> TcpListener::SetTls(const TlsMaterial& material) {
   SUBLET_TRY(auto context, TlsContext::Make(material));
-  shared_->tls.store(std::move(context));
+  shared_->tls.Store(std::move(context));
   return {};
 }
 

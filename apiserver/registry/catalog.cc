@@ -183,8 +183,7 @@ void CatalogHolder::SetCustom(const std::string& crd, std::vector<ResourcePtr> r
     return a->group() < b->group();
   });
   all.insert(all.end(), custom.begin(), custom.end());
-  current_.store(std::make_shared<const Catalog>(std::move(all), ++generation_),
-                 std::memory_order_release);
+  current_.Store(std::make_shared<const Catalog>(std::move(all), ++generation_));
 }
 
 }  // namespace sublet::apiserver

@@ -3,7 +3,6 @@
 // Threads: a Catalog is immutable; CatalogHolder from any thread.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -13,6 +12,7 @@
 
 #include "apiserver/registry/resource.h"
 #include "base/mutex.h"
+#include "base/shared_slot.h"
 
 namespace sublet::apiserver {
 
@@ -59,7 +59,7 @@ class CatalogHolder {
  public:
   explicit CatalogHolder(std::vector<ResourcePtr> builtin);
 
-  CatalogPtr Get() const { return current_.load(std::memory_order_acquire); }
+  CatalogPtr Get() const { return current_.Load(); }
 
   // Replaces the resources that the custom resource definition `crd` ("foos.example.com") serves;
   // an empty list removes them.
@@ -71,7 +71,7 @@ class CatalogHolder {
   const std::vector<ResourcePtr> builtin_;
   std::map<std::string, std::vector<ResourcePtr>> custom_ SUBLET_GUARDED_BY(mutex_);
   std::uint64_t generation_ SUBLET_GUARDED_BY(mutex_) = 1;
-  std::atomic<CatalogPtr> current_;
+  SharedSlot<const Catalog> current_;
 };
 
 // Kubernetes' order of version names: v2 before v1 before v1beta2 before v1alpha1, others last by
