@@ -1,6 +1,7 @@
 # Sourced by suites that run containers, inside `unshare -n -m` and as root: a /run, a HOME and a
 # kubeconfig of their own, the host that SUBLET_SERVER names (host_*.sh), `check`, `refuse` and `pod`, and
-# an end that leaves nothing behind. Needs `here` (this folder), SUBLET_BIN and SUBLET_CLIENTS.
+# an end that leaves nothing behind. Needs SUBLET_BIN and SUBLET_CLIENTS.
+setup_folder=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ip link set lo up
 [ -n "${SUBLET_ENGINE_SOCKET:-}" ] || mount -t tmpfs tmpfs /run  # private_engine.sh did it already
 work=$(mktemp -d /tmp/sublet-e2e-XXXXXX)
@@ -10,7 +11,7 @@ ln -s "$SUBLET_CLIENTS/kubectl-1.36" "$work/bin/kubectl"
 export PATH=$work/bin:$PATH HOME=$work XDG_STATE_HOME=$work/state KUBECONFIG=$work/kubeconfig
 cd "$work"
 # shellcheck source=/dev/null
-. "$here/host_${SUBLET_SERVER:-sublet}.sh"
+. "$setup_folder/host_${SUBLET_SERVER:-sublet}.sh"
 finish() {
   host_force_down
   # Local endpoints outlive their command; ours are those with this HOME.
