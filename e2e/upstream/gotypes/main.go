@@ -1,8 +1,10 @@
 // gotypes writes kube/kinds/go_types.cc: in which order and by which names Kubernetes' own (internal)
-// structures print as JSON, which is how its messages show them. A developer runs it by hand when
-// the Kubernetes version moves:
+// structures print as JSON, which is how its messages show them. A developer runs it when the
+// Kubernetes version moves, and changes it, not what it writes:
 //
-//	cd e2e/upstream && go run ./gotypes > ../../kube/kinds/go_types.cc
+//	cd e2e/upstream && go run ./gotypes |
+//	  clang-format-14 --assume-filename=../../kube/kinds/go_types.cc > /tmp/go_types.cc
+//	mv /tmp/go_types.cc ../../kube/kinds/go_types.cc
 package main
 
 import (
