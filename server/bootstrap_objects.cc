@@ -123,6 +123,7 @@ void AddSchema(std::vector<Json>& out, const char* name, const char* level, int 
   out.push_back(std::move(object));
 }
 
+// A list of one is spelt Json::array({x}): what Json{x} is depends on the compiler.
 void AddSchemas(std::vector<Json>& out) {
   const auto everything = [](Json subjects) {
     return Json{{"subjects", std::move(subjects)},
@@ -135,7 +136,7 @@ void AddSchemas(std::vector<Json>& out) {
   const Json everybody = {Group("system:unauthenticated"), Group("system:authenticated")};
   constexpr auto kUser = "ByUser";
   constexpr auto kNamespace = "ByNamespace";
-  AddSchema(out, "exempt", "exempt", 1, "", everything({Group("system:masters")}));
+  AddSchema(out, "exempt", "exempt", 1, "", everything(Json::array({Group("system:masters")})));
   AddSchema(out, "probes", "exempt", 2, "",
             {{"subjects", everybody},
              {"nonResourceRules",
@@ -143,7 +144,7 @@ void AddSchemas(std::vector<Json>& out) {
   AddSchema(out, "system-leader-election", "leader-election", 100, kUser,
             resources({UserSubject("system:kube-controller-manager"),
                        UserSubject("system:kube-scheduler"), KubeSystemAccount("*")},
-                      {Leases({"get", "create", "update"})}));
+                      Json::array({Leases({"get", "create", "update"})})));
   AddSchema(out, "endpoint-controller", "workload-high", 150, kUser,
             resources({UserSubject("system:kube-controller-manager"),
                        KubeSystemAccount("endpoint-controller"),
@@ -153,23 +154,26 @@ void AddSchemas(std::vector<Json>& out) {
                         {"resources", {"endpoints"}},
                         {"namespaces", {"*"}}}}));
   AddSchema(out, "workload-leader-election", "leader-election", 200, kUser,
-            resources({KubeSystemAccount("*")}, {Leases({"get", "create", "update"})}));
-  AddSchema(out, "system-node-high", "node-high", 400, kUser,
-            resources({Group("system:nodes")}, {{{"verbs", {"*"}},
-                                                 {"apiGroups", {""}},
-                                                 {"resources", {"nodes", "nodes/status"}},
-                                                 {"namespaces", {"*"}},
-                                                 {"clusterScope", true}},
-                                                Leases({"*"})}));
-  AddSchema(out, "system-nodes", "system", 500, kUser, everything({Group("system:nodes")}));
+            resources(Json::array({KubeSystemAccount("*")}),
+                      Json::array({Leases({"get", "create", "update"})})));
+  AddSchema(
+      out, "system-node-high", "node-high", 400, kUser,
+      resources(Json::array({Group("system:nodes")}), {{{"verbs", {"*"}},
+                                                        {"apiGroups", {""}},
+                                                        {"resources", {"nodes", "nodes/status"}},
+                                                        {"namespaces", {"*"}},
+                                                        {"clusterScope", true}},
+                                                       Leases({"*"})}));
+  AddSchema(out, "system-nodes", "system", 500, kUser,
+            everything(Json::array({Group("system:nodes")})));
   AddSchema(out, "kube-controller-manager", "workload-high", 800, kNamespace,
-            everything({UserSubject("system:kube-controller-manager")}));
+            everything(Json::array({UserSubject("system:kube-controller-manager")})));
   AddSchema(out, "kube-scheduler", "workload-high", 800, kNamespace,
-            everything({UserSubject("system:kube-scheduler")}));
+            everything(Json::array({UserSubject("system:kube-scheduler")})));
   AddSchema(out, "kube-system-service-accounts", "workload-high", 900, kNamespace,
-            everything({KubeSystemAccount("*")}));
+            everything(Json::array({KubeSystemAccount("*")})));
   AddSchema(out, "service-accounts", "workload-low", 9000, kUser,
-            everything({Group("system:serviceaccounts")}));
+            everything(Json::array({Group("system:serviceaccounts")})));
   AddSchema(out, "global-default", "global-default", 9900, kUser, everything(everybody));
   AddSchema(out, "catch-all", "catch-all", 10000, kUser, everything(everybody));
 }

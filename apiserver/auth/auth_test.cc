@@ -332,7 +332,7 @@ TEST_F(RbacTest, RulesMatchAsInKubernetes) {
 }
 
 TEST_F(RbacTest, ARoleBindingCountsInItsNamespaceOnly) {
-  Grant("local", {ResourceRule({"get"}, {""}, {"pods"})}, "a");
+  Grant("local", Json::array({ResourceRule({"get"}, {""}, {"pods"})}), "a");
   source_.Put(Binding("RoleBinding", "sa", "a", "Role", "local",
                       {{"kind", "ServiceAccount"}, {"name", "app"}}));
   EXPECT_TRUE(Ask("local", "get", "", "pods", "a").allowed);
@@ -347,7 +347,8 @@ TEST_F(RbacTest, ChangesCountAtOnceAndMissingRolesAreNamed) {
                       {{"kind", "User"}, {"name", "late"}}));
   EXPECT_EQ(Ask("late", "get", "", "pods").reason,
             "RBAC: clusterrole.rbac.authorization.k8s.io \"gone\" not found");
-  source_.Put(Role("ClusterRole", "gone", "", {ResourceRule({"get"}, {""}, {"pods"})}));
+  source_.Put(
+      Role("ClusterRole", "gone", "", Json::array({ResourceRule({"get"}, {""}, {"pods"})})));
   EXPECT_TRUE(Ask("late", "get", "", "pods").allowed);
   RbacChange removed;
   removed.kind = RbacChange::Kind::kClusterRoleBinding;
@@ -421,13 +422,14 @@ TEST_F(RbacTest, NobodyGrantsWhatTheyDoNotHold) {
          ResourceRule({"*"}, {"rbac.authorization.k8s.io"}, {"roles"})},
         "a");
   const User user{"limited", "", {"system:authenticated"}, {}};
-  const Json small = Role("Role", "r", "a", {ResourceRule({"get"}, {""}, {"pods"})});
+  const Json small = Role("Role", "r", "a", Json::array({ResourceRule({"get"}, {""}, {"pods"})}));
   EXPECT_TRUE(authorizer_.CheckRoleWrite(user, small, nullptr).ok())
       << "escalate is among the verbs of *";
-  Grant("limited", {ResourceRule({"get", "list"}, {""}, {"pods"})}, "a");
+  Grant("limited", Json::array({ResourceRule({"get", "list"}, {""}, {"pods"})}), "a");
   EXPECT_TRUE(authorizer_.CheckRoleWrite(user, small, nullptr).ok());
   const Json large =
-      Role("Role", "r", "a", {ResourceRule({"get", "delete", "watch"}, {""}, {"pods", "secrets"})});
+      Role("Role", "r", "a",
+           Json::array({ResourceRule({"get", "delete", "watch"}, {""}, {"pods", "secrets"})}));
   EXPECT_EQ(authorizer_.CheckRoleWrite(user, large, nullptr).error().message(),
             "roles.rbac.authorization.k8s.io \"r\" is forbidden: user \"limited\" "
             "(groups=[\"system:authenticated\"]) is attempting to grant RBAC permissions not "
@@ -435,15 +437,15 @@ TEST_F(RbacTest, NobodyGrantsWhatTheyDoNotHold) {
             "{APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"delete\" \"watch\"]}\n"
             "{APIGroups:[\"\"], Resources:[\"secrets\"], Verbs:[\"get\" \"delete\" \"watch\"]}");
   EXPECT_TRUE(authorizer_.CheckRoleWrite(user, large, &large).ok()) << "unchanged rules";
-  source_.Put(Role("ClusterRole", "big", "", {ResourceRule({"*"}, {"*"}, {"*"})}));
+  source_.Put(Role("ClusterRole", "big", "", Json::array({ResourceRule({"*"}, {"*"}, {"*"})})));
   const Json binding = Binding("RoleBinding", "b", "a", "ClusterRole", "big",
                                {{"kind", "User"}, {"name", "limited"}});
   EXPECT_EQ(authorizer_.CheckBindingWrite(user, binding, nullptr).error().code(), 403);
   Json missing = binding;
   missing["roleRef"]["name"] = "none";
   EXPECT_EQ(authorizer_.CheckBindingWrite(user, missing, nullptr).error().code(), 404);
-  Grant("binder",
-        {ResourceRule({"bind"}, {"rbac.authorization.k8s.io"}, {"clusterroles"}, {"big"})});
+  Grant("binder", Json::array({ResourceRule({"bind"}, {"rbac.authorization.k8s.io"},
+                                            {"clusterroles"}, {"big"})}));
   const User binder{"binder", "", {}, {}};
   EXPECT_TRUE(authorizer_.CheckBindingWrite(binder, binding, nullptr).ok());
   const User master{"root", "", {"system:masters"}, {}};
@@ -508,7 +510,7 @@ TEST_F(RbacTest, ImpersonationNeedsTheRightForEachPart) {
 }
 
 TEST_F(RbacTest, ReviewsAnswerWhatTheAuthorizerWould) {
-  Grant("jane", {ResourceRule({"get"}, {""}, {"pods"})}, "a");
+  Grant("jane", Json::array({ResourceRule({"get"}, {""}, {"pods"})}), "a");
   const Authenticator authenticator({{{"t0ken", {"jane", "", {"devs"}, {}}}}, true}, nullptr);
   const AccessReviews reviews(authorizer_, authenticator);
   const User jane{"jane", "", {"devs"}, {}};
