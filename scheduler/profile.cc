@@ -122,7 +122,7 @@ Result<Millis> Duration(const std::string& key, const std::string& value) {
     any = true;
     at = end + (ms ? 2 : 1);
   }
-  if (!any || !std::isfinite(total) || total > 1e15) {
+  if (!any || !std::isfinite(total) || std::abs(total) > 1e15) {
     return BadValue(key, value, "a duration");
   }
   return static_cast<Millis>(sign * total);
@@ -279,7 +279,7 @@ Result<void> SetArgument(Profile& profile, const std::string& key, const std::st
     }
     double amount = 0;
     SUBLET_RETURN_IF_ERROR(number(&amount, key == "maxConsolidationPreemptees" ? -1 : 1));
-    if (amount != std::floor(amount) || amount > 1e12) {
+    if (amount != std::floor(amount) || amount > (key == "searchSteps" ? 1e12 : 1e9)) {
       return BadValue(key, value, "a whole number");
     }
     if (key == "maxConsolidationPreemptees") {

@@ -3,197 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <vector>
-
-#include "kube/kinds/go_types.h"
 
 namespace sublet::kube {
 namespace {
 
-constexpr std::size_t kLinesMax = 20000;
 constexpr int kContext = 3;
-
-const Json& Member(const Json& object, std::string_view key) {
-  static const Json kNull;
-  const Json* value = Find(object, {key});
-  return value == nullptr ? kNull : *value;
-}
-
-// A pod's namespaces of the host stand beside its security context in requests and inside it here.
-Json WithHostFields(const Json& spec) {
-  Json out = spec;
-  for (const char* key :
-       {"hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers"}) {
-    if (!Member(spec, key).is_null()) {
-      out["securityContext"][key] = Member(spec, key);
-    }
-  }
-  return out;
-}
-
-// Text as Go's encoder writes it: '<', '>' and '&' escaped for browsers.
-std::string Quoted(const Json& text) {
-  std::string out;
-  for (const char c : Dump(text)) {
-    switch (c) {
-      case '<': out += "\\u003c"; break;
-      case '>': out += "\\u003e"; break;
-      case '&': out += "\\u0026"; break;
-      default: out += c;
-    }
-  }
-  return out;
-}
-
-class Printer {
- public:
-  explicit Printer(bool pretty) : pretty_(pretty) {}
-
-  void Value(std::string_view type, const Json& value, int depth) {
-    switch (type.empty() ? 'j' : type[0]) {
-      case '*': return value.is_null() ? Text("null") : Value(type.substr(1), value, depth);
-      case '[': return List(type.substr(1), value, depth);
-      case '{': return Map(type.substr(1), value, depth);
-      case 's': return Text(value.is_null() ? "\"\"" : Quoted(value));
-      case 'i': return Text(value.is_null() ? "0" : Dump(value));
-      case 'b': return Text(value.is_null() ? "false" : Dump(value));
-      case 'q': return Text(value.is_null() ? "\"0\"" : Quoted(value));
-      case 'x': return Text(value.is_null() ? "0" : Quoted(value));
-      case 't':
-      case 'j': return Any(value, depth);
-      default: return Struct(type, value, depth);
-    }
-  }
-
-  std::string Take() { return std::move(out_); }
-
- private:
-  void Text(std::string_view text) { out_ += text; }
-
-  // Go to the next item; `first` when none was printed yet.
-  void Next(bool first, int depth) {
-    out_ += first ? "" : ",";
-    Line(depth);
-  }
-
-  void Line(int depth) {
-    if (pretty_) {
-      out_ += '\n';
-      out_.append(static_cast<std::size_t>(depth), ' ');
-    }
-  }
-
-  void Key(std::string_view key) {
-    out_ += Quoted(Json(key));
-    out_ += pretty_ ? ": " : ":";
-  }
-
-  void List(std::string_view type, const Json& value, int depth) {
-    if (!value.is_array()) {
-      return Text("null");
-    }
-    out_ += '[';
-    bool first = true;
-    for (const Json& item : value) {
-      Next(first, depth + 1);
-      Value(type, item, depth + 1);
-      first = false;
-    }
-    Close(first, ']', depth);
-  }
-
-  void Map(std::string_view type, const Json& value, int depth) {
-    if (!value.is_object()) {
-      return Text("null");
-    }
-    out_ += '{';
-    bool first = true;
-    for (const auto& [key, item] : value.items()) {
-      Next(first, depth + 1);
-      Key(key);
-      Value(type, item, depth + 1);
-      first = false;
-    }
-    Close(first, '}', depth);
-  }
-
-  void Close(bool empty, char bracket, int depth) {
-    if (!empty) {
-      Line(depth);
-    }
-    out_ += bracket;
-  }
-
-  void Any(const Json& value, int depth) {
-    if (value.is_object()) {
-      Map("j", value, depth);
-    } else if (value.is_array()) {
-      List("j", value, depth);
-    } else {
-      Text(Quoted(value));
-    }
-  }
-
-  void Struct(std::string_view type, const Json& value, int depth) {
-    const std::size_t start = kGoTypes.find("\n@" + std::string(type) + "\n");
-    if (start == std::string_view::npos) {
-      return Any(value, depth);
-    }
-    const Json merged = type == "PodSpec" ? WithHostFields(value) : Json();
-    const Json& object = type == "PodSpec" ? merged : value;
-    std::string_view rest = kGoTypes.substr(start + type.size() + 3);
-    out_ += '{';
-    bool first = true;
-    while (!rest.empty() && rest[0] != '\n') {
-      const std::string_view line = rest.substr(0, rest.find('\n'));
-      rest.remove_prefix(line.size() + 1);
-      first = Field(line, object, first, depth + 1) && first;
-    }
-    Close(first, '}', depth);
-  }
-
-  // True when the field was left out.
-  bool Field(std::string_view line, const Json& object, bool first, int depth) {
-    const auto word = [&line] {
-      const std::string_view found = line.substr(0, line.find(' '));
-      line.remove_prefix(std::min(line.size(), found.size() + 1));
-      return found;
-    };
-    const std::string_view shown = word();
-    const std::string_view sent = word();
-    const std::string_view type = word();
-    const std::size_t slash = sent.find('/');
-    const Json& value = slash == std::string_view::npos
-                            ? Member(object, sent)
-                            : Member(Member(object, sent.substr(0, slash)), sent.substr(slash + 1));
-    const bool none = value.is_null() || (value.is_string() && value.empty()) ||
-                      ((value.is_array() || value.is_object()) && value.empty());
-    const bool zero = none || value == Json(0) || value == Json(false);
-    const bool is_struct = std::string_view("*[{sibqtxj").find(type[0]) == std::string_view::npos;
-    if ((line.find('o') != std::string_view::npos && zero && !is_struct && type != "t") ||
-        (line.find('z') != std::string_view::npos && value.is_null())) {
-      return true;
-    }
-    Next(first, depth);
-    Key(shown);
-    Value(type, value, depth);
-    return false;
-  }
-
-  const bool pretty_;
-  std::string out_;
-};
-
-std::string Printed(std::string_view type, const Json& value, bool pretty) {
-  std::string coded(type);
-  for (std::size_t at = 0; (at = coded.find("[]", at)) != std::string::npos; ++at) {
-    coded.erase(at + 1, 1);
-  }
-  Printer printer(pretty);
-  printer.Value(coded, value, 0);
-  return printer.Take();
-}
 
 std::vector<std::string_view> Lines(std::string_view text) {
   std::vector<std::string_view> lines;
@@ -215,19 +30,30 @@ struct Block {
 // more, lines that make up over a hundredth of it start no run.
 class Matcher {
  public:
-  Matcher(const std::vector<std::string_view>& a, const std::vector<std::string_view>& b)
-      : a_(a), b_(b) {
-    constexpr std::size_t kPopularFrom = 200;
+  Matcher(const std::vector<std::string_view>& a, const std::vector<std::string_view>& b,
+          GoTextCost* cost)
+      : cost_(cost) {
+    std::map<std::string_view, int> known;
     for (std::size_t i = 0; i < b.size(); ++i) {
-      places_[b[i]].push_back(static_cast<int>(i));
+      const int line = known.emplace(b[i], static_cast<int>(known.size())).first->second;
+      places_.resize(known.size());
+      places_[static_cast<std::size_t>(line)].push_back(static_cast<int>(i));
+      b_.push_back(line);
     }
-    if (b.size() >= kPopularFrom) {
-      std::erase_if(places_,
-                    [&](const auto& place) { return place.second.size() > b.size() / 100 + 1; });
+    for (const std::string_view text : a) {
+      const auto found = known.find(text);
+      a_.push_back(found == known.end() ? kNowhere : found->second);
+    }
+    constexpr std::size_t kPopularFrom = 200;
+    for (std::vector<int>& at : places_) {
+      if (b.size() >= kPopularFrom && at.size() > b.size() / 100 + 1) {
+        at.clear();
+      }
     }
   }
 
-  // Runs in order, touching ones joined, ended by an empty one.
+  // Runs in order, touching ones joined, ended by an empty one. Worth nothing when the cost was
+  // spent.
   std::vector<Block> Blocks() {
     std::vector<Block> found;
     Within(0, static_cast<int>(a_.size()), 0, static_cast<int>(b_.size()), &found);
@@ -245,6 +71,8 @@ class Matcher {
   }
 
  private:
+  static constexpr int kNowhere = -1;  // a line that b has not
+
   // In order; the stack is explicit so that no input makes it deep.
   void Within(int a_from, int a_to, int b_from, int b_to, std::vector<Block>* found) {
     std::vector<std::array<int, 4>> open = {{a_from, a_to, b_from, b_to}};
@@ -269,22 +97,12 @@ class Matcher {
 
   Block Longest(int a1, int a2, int b1, int b2) {
     Block best = {a1, b1, 0};
-    std::map<int, int> ending;  // length of the run that ends at this line of b
+    ending_.clear();
     for (int i = a1; i < a2; ++i) {
-      std::map<int, int> now;
-      const auto place = places_.find(a_[static_cast<std::size_t>(i)]);
-      for (const int j : place == places_.end() ? std::vector<int>() : place->second) {
-        if (j < b1 || j >= b2) {
-          continue;
-        }
-        const auto before = ending.find(j - 1);
-        const int size = (before == ending.end() ? 0 : before->second) + 1;
-        now[j] = size;
-        if (size > best.size) {
-          best = {i - size + 1, j - size + 1, size};
-        }
+      if (!cost_->Take()) {
+        return {a1, b1, 0};
       }
-      ending = std::move(now);
+      Extend(i, b1, b2, &best);
     }
     while (best.a > a1 && best.b > b1 && Same(best.a - 1, best.b - 1)) {
       best = {best.a - 1, best.b - 1, best.size + 1};
@@ -293,16 +111,44 @@ class Matcher {
            Same(best.a + best.size, best.b + best.size)) {
       ++best.size;
     }
+    cost_->Take(static_cast<std::size_t>(best.size));
     return best;
+  }
+
+  // Makes ending_, the runs that end at line i - 1 of a, those that end at line i.
+  void Extend(int i, int b1, int b2, Block* best) {
+    now_.clear();
+    const int line = a_[static_cast<std::size_t>(i)];
+    if (line != kNowhere) {
+      const std::vector<int>& places = places_[static_cast<std::size_t>(line)];
+      auto before = ending_.begin();
+      for (auto j = std::lower_bound(places.begin(), places.end(), b1);
+           j != places.end() && *j < b2 && cost_->Take(); ++j) {
+        while (before != ending_.end() && before->at < *j - 1) {
+          ++before;
+        }
+        const int size = (before == ending_.end() || before->at != *j - 1 ? 0 : before->size) + 1;
+        now_.push_back({*j, size});
+        if (size > best->size) {
+          *best = {i - size + 1, *j - size + 1, size};
+        }
+      }
+    }
+    std::swap(ending_, now_);
   }
 
   bool Same(int i, int j) const {
     return a_[static_cast<std::size_t>(i)] == b_[static_cast<std::size_t>(j)];
   }
 
-  const std::vector<std::string_view>& a_;
-  const std::vector<std::string_view>& b_;
-  std::map<std::string_view, std::vector<int>> places_;
+  struct Run {
+    int at, size;  // its last line in b
+  };
+
+  std::vector<int> a_, b_;                // lines by number: equal lines have the same
+  std::vector<std::vector<int>> places_;  // of a line, by its number: where b has it, in order
+  std::vector<Run> ending_, now_;         // in order of `at`
+  GoTextCost* const cost_;
 };
 
 // A step from the old lines to the new ones: equal lines or a change.
@@ -373,22 +219,49 @@ void AddLines(const std::vector<std::string_view>& lines, int from, int to, char
   }
 }
 
-}  // namespace
-
-std::string ShownAsGo(std::string_view type, const Json& value) {
-  return Printed(type, value, false);
+void AddShortened(char mark, std::string_view line, std::string* out) {
+  constexpr std::size_t kShown = 200;
+  std::size_t size = std::min(line.size(), kShown);
+  while (size < line.size() && size > 0 && (line[size] & 0xC0) == 0x80) {
+    --size;  // not in the midst of a character
+  }
+  *out += mark;
+  out->append(line.substr(0, size)).append(size < line.size() ? "...\n" : "\n");
 }
 
-std::string GoDiff(std::string_view type, const Json& old, const Json& now) {
-  const std::string old_text = Printed(type, old, true);
-  const std::string new_text = Printed(type, now, true);
-  const std::vector<std::string_view> a = Lines(old_text);
-  const std::vector<std::string_view> b = Lines(new_text);
-  if (std::max(a.size(), b.size()) > kLinesMax) {
-    return "";
+// What stands in the place of a comparison that costs too much.
+std::string FirstDifference(const std::vector<std::string_view>& a,
+                            const std::vector<std::string_view>& b) {
+  const auto [from, to] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+  std::string out = "too large to be compared";
+  if (from != a.end() && to != b.end()) {
+    out += "; the first lines that differ:\n";
+    AddShortened('-', *from, &out);
+    AddShortened('+', *to, &out);
+  } else {
+    out += "\n";
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string GoDiff(std::string_view type, const Json& old, const Json& now, GoTextCost* cost) {
+  GoTextCost own;
+  cost = cost == nullptr ? &own : cost;
+  const std::string old_text = LinesAsGo(type, old, cost);
+  const std::string new_text = LinesAsGo(type, now, cost);
+  std::vector<std::string_view> a = Lines(old_text);
+  std::vector<std::string_view> b = Lines(new_text);
+  const std::vector<Block> blocks =
+      cost->Spent() ? std::vector<Block>() : Matcher(a, b, cost).Blocks();
+  if (cost->Spent()) {
+    a.pop_back();  // the texts may end in the midst of a line
+    b.pop_back();
+    return FirstDifference(a, b);
   }
   std::string out;
-  for (const std::vector<DiffStep>& hunk : Hunks(Steps(Matcher(a, b).Blocks()))) {
+  for (const std::vector<DiffStep>& hunk : Hunks(Steps(blocks))) {
     out += "@@ -" + RangeText(hunk.front().a1, hunk.back().a2) + " +" +
            RangeText(hunk.front().b1, hunk.back().b2) + " @@\n";
     for (const DiffStep& step : hunk) {

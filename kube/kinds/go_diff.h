@@ -1,22 +1,20 @@
-// Objects as Kubernetes' messages show them: its internal structures printed by Go, and what differs
-// between two of them. Only for messages of refused writes. Threads: any.
-// Source: k8s.io/apimachinery pkg/util/diff, pkg/util/validation/field.
+// What differs between two objects as Kubernetes' messages show it. Only for messages of refused
+// writes. Threads: any.
+// Source: k8s.io/apimachinery pkg/util/diff.
 #pragma once
 
 #include <string>
 #include <string_view>
 
-#include "kube/json.h"
+#include "kube/kinds/go_shown.h"
 
 namespace sublet::kube {
 
-// `value` as it stands in requests, printed as the structure `type` ("PodSpec", "[]PodIP") on one
-// line. A type that is not known prints as it was sent.
-std::string ShownAsGo(std::string_view type, const Json& value);
-
 // The lines in which two values of the structure `type` differ, with three lines around them, as a
-// unified diff; "" when none does.
-// Differs: values of more than 20,000 lines are not compared; nothing follows the message then.
-std::string GoDiff(std::string_view type, const Json& old, const Json& now);
+// unified diff; "" when none does. Takes from `cost`, which may be null.
+// Differs: where printing and comparing would cost more, the first lines that differ are shown, cut
+// at 200 characters, after "too large to be compared".
+std::string GoDiff(std::string_view type, const Json& old, const Json& now,
+                   GoTextCost* cost = nullptr);
 
 }  // namespace sublet::kube

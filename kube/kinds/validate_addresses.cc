@@ -3,7 +3,7 @@
 // pkg/apis/apiregistration/validation.
 #include <nlohmann/json.hpp>
 
-#include "kube/kinds/go_diff.h"
+#include "kube/kinds/go_shown.h"
 #include "kube/kinds/validate_common.h"
 #include "kube/kinds/validate_kinds.h"
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "kube/kinds/go_diff.h"
+#include "kube/kinds/go_shown.h"
 #include "kube/kinds/validate_devices.h"
 #include "kube/kinds/validate_kinds.h"
 #include "kube/kinds/validate_status.h"

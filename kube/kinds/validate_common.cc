@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kube/int_or_string.h"
-#include "kube/kinds/go_diff.h"
+#include "kube/kinds/go_shown.h"
 #include "kube/quantity.h"
 
 namespace sublet::kube::validate {

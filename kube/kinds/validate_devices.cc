@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "kube/kinds/go_diff.h"
+#include "kube/kinds/go_shown.h"
 #include "kube/kinds/validate_kinds.h"
 
 namespace sublet::kube::validate {

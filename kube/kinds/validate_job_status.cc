@@ -7,7 +7,7 @@
 #include <optional>
 #include <set>
 
-#include "kube/kinds/go_diff.h"
+#include "kube/kinds/go_shown.h"
 #include "kube/kinds/validate_common.h"
 #include "kube/kinds/validate_kinds.h"
 #include "kube/kinds/validate_status.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "kube/kinds/go_diff.h"
+#include "kube/kinds/go_shown.h"
 #include "kube/kinds/validate_common.h"
 #include "kube/kinds/validate_kinds.h"
 #include "kube/label_selector.h"

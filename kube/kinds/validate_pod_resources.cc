@@ -1,5 +1,6 @@
 // Resources of the whole pod, and a resize of its containers (pods/resize).
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "kube/kinds/go_diff.h"
@@ -266,18 +267,21 @@ void PodEphemeralContainers(const Json& object, const Json& old, FieldErrors* er
     return errors->Forbidden(Path("[]"), "static pods do not support ephemeral containers");
   }
   const Path path = kSpec.Child("ephemeralContainers");
-  const auto& now = Items(Get(object, "spec"), "ephemeralContainers");
+  std::map<std::string, const Json*> now;  // the last of each name
+  for (const Json& one : Items(Get(object, "spec"), "ephemeralContainers")) {
+    now[Str(one, "name")] = &one;
+  }
+  GoTextCost cost;  // of all the texts together
   for (const Json& before : Items(Get(old, "spec"), "ephemeralContainers")) {
     const std::string name = Str(before, "name");
-    const auto same = std::find_if(now.rbegin(), now.rend(),
-                                   [&](const Json& one) { return Str(one, "name") == name; });
-    if (same == now.rend()) {
+    const auto same = now.find(name);
+    if (same == now.end()) {
       errors->Forbidden(path,
                         "existing ephemeral containers " + GoQuote(name) + " may not be removed\n");
-    } else if (*same != before) {
+    } else if (*same->second != before) {
       errors->Forbidden(path, "existing ephemeral containers " + GoQuote(name) +
                                   " may not be changed\n" +
-                                  GoDiff("EphemeralContainer", before, *same));
+                                  GoDiff("EphemeralContainer", before, *same->second, &cost));
     }
   }
 }

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "kube/kinds/go_diff.h"
+#include "kube/kinds/go_shown.h"
 #include "kube/kinds/validate_common.h"
 #include "kube/kinds/validate_pod.h"
 
