@@ -22,6 +22,9 @@ target_link_libraries(sqlite3_static INTERFACE Threads::Threads m dl)
 sublet_static_archive(yaml_cpp_static libyaml-cpp.a yaml-cpp/yaml.h)
 sublet_static_archive(re2_static libre2.a re2/re2.h)
 sublet_static_archive(zlib_static libz.a zlib.h)
+# The heap of the binary that ships (base/allocator.h).
+sublet_static_archive(jemalloc_static libjemalloc_pic.a jemalloc/jemalloc.h)
+target_link_libraries(jemalloc_static INTERFACE Threads::Threads m dl)
 find_path(CLI11_INCLUDE CLI/CLI.hpp REQUIRED)
 
 # Debian ships spdlog, fmt and Boost.JSON without static archives: the one file that uses each

@@ -1,12 +1,13 @@
 #include "server/idle_memory.h"
 
 #include <link.h>
-#include <malloc.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdint>
+
+#include "base/allocator.h"
 
 namespace sublet::server {
 namespace {
@@ -51,7 +52,7 @@ bool IdleMemory::Check() {
   if (given_ && (!idle || used - used_given_ < kWorthSeconds)) {
     return false;
   }
-  ::malloc_trim(0);
+  ReturnFreeMemory();
   ::dl_iterate_phdr(DropFilePages, nullptr);
   given_ = true;
   used_given_ = used_before_ = ProcessorSeconds();

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 packages=(
   build-essential cmake ninja-build mold ccache git pkg-config
   libboost1.81-dev libssl-dev nlohmann-json3-dev libsqlite3-dev libspdlog-dev libfmt-dev
-  libyaml-cpp-dev libcli11-dev libre2-dev zlib1g-dev libgtest-dev libgmock-dev libbenchmark-dev
+  libyaml-cpp-dev libcli11-dev libre2-dev zlib1g-dev libgtest-dev libgmock-dev libbenchmark-dev libjemalloc-dev
   sqlite3 jq curl unzip file procps python3 python3-venv
   busybox-static podman runc conmon netavark aardvark-dns nftables iptables iproute2 docker.io
 )
