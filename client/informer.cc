@@ -310,13 +310,25 @@ Result<void> Informer::HandleFrame(const Chunk& chunk,
   if (parts->type == "BOOKMARK") {
     return HandleBookmark(parts->object);
   }
+  const bool deleted = parts->type == "DELETED";
+  if (deleted && (initial_ || !options_.keep)) {
+    // Who is told of it gets the object as it was cached: which one it is is all that counts here.
+    SUBLET_TRY(CachedObject gone, ScanMetadata(parts->object));
+    if (initial_) {
+      incoming_.erase(gone.key);
+      return Ok();
+    }
+    resume_version_ = gone.resource_version;
+    ApplyEvent(true, std::make_shared<const CachedObject>(std::move(gone)));
+    return Ok();
+  }
   SUBLET_TRY(ObjectPtr made, MakeObject(frame, parts->object, tree.get()));
   if (initial_) {
     AddIncoming(std::move(made));
     return Ok();
   }
   resume_version_ = made->resource_version;
-  ApplyEvent(parts->type == "DELETED", std::move(made));
+  ApplyEvent(deleted, std::move(made));
   return Ok();
 }
 

@@ -127,6 +127,15 @@ TEST(Informer, ListsWhenTheServerTakesAWatchListAndThenRefusesIt) {
   EXPECT_TRUE(f.watcher.Until([&] { return f.informer.size() == 2; }));
 }
 
+TEST(Informer, ForgetsWhatIsDeletedBeforeTheInitialEventsEnd) {
+  Fixture f({.gone_at_once = true});
+  ASSERT_TRUE(f.client.Create(kConfigMaps, ConfigMap("one")).ok());
+  f.Start();
+  EXPECT_EQ(f.informer.size(), 0u);
+  ASSERT_TRUE(f.client.Create(kConfigMaps, ConfigMap("two")).ok());
+  EXPECT_TRUE(f.watcher.Until([&] { return f.informer.size() == 1; }));
+}
+
 TEST(Informer, ResumesAStreamThatWasCutWithoutListing) {
   Fixture f;
   f.Start();

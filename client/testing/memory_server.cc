@@ -326,6 +326,9 @@ Result<std::unique_ptr<Stream>> MemoryServer::OpenStream(const HttpRequest& requ
       for (const auto& [key, object] : objects_[path.collection]) {
         if (path.namespace_name.empty() || key.starts_with(path.namespace_name + "/")) {
           initial.push_back(Frame("ADDED", object));
+          if (options_.gone_at_once) {
+            initial.push_back(Frame("DELETED", object));
+          }
         }
       }
       from = revision_;

@@ -20,6 +20,8 @@ class MemoryServer final : public Transport, public std::enable_shared_from_this
     bool watch_list = true;  // false: answers 422 to sendInitialEvents
     // Answers sendInitialEvents with an ERROR event, as upstream does before an old etcd.
     bool watch_list_ends = false;
+    // The initial events are followed by the deletion of each object, before the end of the initial ones.
+    bool gone_at_once = false;
     bool notifies = true;  // streams support NotifyWhenReady
   };
   MemoryServer() = default;
