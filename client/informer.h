@@ -17,6 +17,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -220,8 +221,15 @@ class InformerFactory {
     bool started SUBLET_GUARDED_BY(mutex) = false;
     bool stopped SUBLET_GUARDED_BY(mutex) = false;
     std::map<std::string, std::shared_ptr<Source>> sources SUBLET_GUARDED_BY(mutex);
-    std::string last_id SUBLET_GUARDED_BY(mutex);
+    // Ready and with nobody driving it; first come, first driven, so that none starves.
+    std::deque<std::shared_ptr<Source>> due SUBLET_GUARDED_BY(mutex);
+    std::optional<MonotonicTime> earliest SUBLET_GUARDED_BY(mutex);  // no source's `next` is before
     std::function<void()> on_synced SUBLET_GUARDED_BY(mutex);
+
+    // True when `source` joined `due`; then the reading thread must be woken.
+    bool MakeReady(const std::shared_ptr<Source>& source) SUBLET_REQUIRES(mutex);
+    // Makes those ready whose `next` has come.
+    void TakeTimers(MonotonicTime now) SUBLET_REQUIRES(mutex);
   };
   static void StopInformer(Informer& informer);
   void Run();

@@ -1,6 +1,9 @@
 // The thread that reads the streams of many informers.
 #include <pthread.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "base/log.h"
 #include "client/backoff.h"
 #include "client/informer.h"
@@ -54,6 +57,7 @@ Informer& InformerFactory::For(const InformerOptions& options) {
     std::shared_ptr<Source>& slot = signal_->sources[IdOf(options)];
     if (!slot) {
       slot = std::make_shared<Source>(client_, options);
+      signal_->due.push_back(slot);
     }
     source = slot;
   }
@@ -180,64 +184,77 @@ void InformerFactory::Stop() {
   }
 }
 
+bool InformerFactory::Signal::MakeReady(const std::shared_ptr<Source>& source) {
+  if (source->ready) {
+    return false;
+  }
+  source->ready = true;
+  if (source->busy || source->own_thread) {
+    return false;  // who drives it looks again when it is done
+  }
+  due.push_back(source);
+  return true;
+}
+
+void InformerFactory::Signal::TakeTimers(MonotonicTime now) {
+  if (!earliest || *earliest > now) {
+    return;
+  }
+  earliest.reset();
+  for (const auto& [id, source] : sources) {
+    if (source->next && *source->next <= now) {
+      source->next.reset();
+      MakeReady(source);
+    } else if (source->next && (!earliest || *source->next < *earliest)) {
+      earliest = source->next;
+    }
+  }
+}
+
 std::shared_ptr<InformerFactory::Source> InformerFactory::PickDue() {
   MutexLock lock(signal_->mutex);
-  for (;;) {
-    if (signal_->stopped) {
-      return nullptr;
-    }
-    const MonotonicTime now = std::chrono::steady_clock::now();
-    std::optional<MonotonicTime> earliest;
-    // Round robin, so that a busy resource does not starve the others.
-    std::shared_ptr<Source> first;
-    std::shared_ptr<Source> chosen;
-    std::string chosen_id;
-    for (const auto& [id, source] : signal_->sources) {
-      if (source->own_thread || source->busy) {
-        continue;
-      }
-      if (source->ready || (source->next && *source->next <= now)) {
-        if (!first) {
-          first = source;
-        }
-        if (!chosen && id > signal_->last_id) {
-          chosen = source;
-          chosen_id = id;
-        }
-      } else if (source->next && (!earliest || *source->next < *earliest)) {
-        earliest = source->next;
+  while (!signal_->stopped) {
+    signal_->TakeTimers(std::chrono::steady_clock::now());
+    while (!signal_->due.empty()) {
+      std::shared_ptr<Source> source = std::move(signal_->due.front());
+      signal_->due.pop_front();
+      if (!source->removed) {
+        source->ready = false;
+        source->next.reset();
+        source->busy = true;
+        return source;
       }
     }
-    if (!chosen && first) {
-      chosen = first;
-      chosen_id.clear();
-    }
-    if (chosen) {
-      signal_->last_id = chosen_id;
-      chosen->ready = false;
-      chosen->next.reset();
-      chosen->busy = true;
-      return chosen;
-    }
-    if (earliest) {
-      signal_->wake.WaitUntil(signal_->mutex, *earliest);
+    if (signal_->earliest) {
+      signal_->wake.WaitUntil(signal_->mutex, *signal_->earliest);
     } else {
       signal_->wake.Wait(signal_->mutex);
     }
   }
+  return nullptr;
 }
 
 void InformerFactory::Run() {
   while (std::shared_ptr<Source> source = PickDue()) {
     const std::optional<MonotonicTime> next = Drive(source);
+    bool waited_for = false;
     {
       MutexLock lock(signal_->mutex);
       source->busy = false;
-      if (next) {
+      waited_for = source->removed;
+      if (!source->open && next) {
+        source->ready = false;  // of the stream that ended
+      }
+      if (std::exchange(source->ready, false)) {
+        signal_->MakeReady(source);
+      } else if (next) {
         source->next = next;
+        signal_->earliest = signal_->earliest ? std::min(*signal_->earliest, *next) : *next;
       }
     }
-    signal_->wake.NotifyAll();
+    if (waited_for) {
+      signal_->wake.NotifyAll();
+    }
   }
 }
 
@@ -248,11 +265,15 @@ std::optional<MonotonicTime> InformerFactory::Drive(const std::shared_ptr<Source
     bool notifies = false;
     auto opened = informer.Open(
         [signal = signal_, weak = std::weak_ptr<Source>(source)] {
-          if (const auto strong = weak.lock()) {
+          const auto strong = weak.lock();
+          bool tell = false;
+          if (strong) {
             MutexLock lock(signal->mutex);
-            strong->ready = true;
+            tell = signal->MakeReady(strong);
           }
-          signal->wake.NotifyAll();
+          if (tell) {
+            signal->wake.NotifyAll();
+          }
         },
         &notifies);
     if (!opened.ok()) {

@@ -91,7 +91,8 @@ void Manager::Stop() {
 std::optional<std::pair<Manager::Controller*, kube::ObjectKey>> Manager::Pick() {
   for (std::size_t i = 0; i < controllers_.size(); ++i) {
     Controller& controller = *controllers_[(turn_ + i) % controllers_.size()];
-    if (controller.working >= controller.options.workers_max || !controller.Ready()) {
+    if (controller.queue.idle() || controller.working >= controller.options.workers_max ||
+        !controller.Ready()) {
       continue;
     }
     if (auto key = controller.queue.TryGet()) {
@@ -110,7 +111,7 @@ void Manager::Run() {
     if (!picked) {
       std::optional<MonotonicTime> next;
       for (const auto& controller : controllers_) {
-        const auto due = controller->queue.NextDue();
+        const auto due = controller->queue.idle() ? std::nullopt : controller->queue.NextDue();
         if (due && controller->ready && controller->working < controller->options.workers_max &&
             (!next || *due < *next)) {
           next = due;

@@ -11,21 +11,26 @@ constexpr std::chrono::seconds kRetryMost{1000};
 }  // namespace
 
 void WorkQueue::Add(const kube::ObjectKey& key) {
+  bool ready = false;
   {
     MutexLock lock(mutex_);
-    AddLocked(key);
+    ready = AddLocked(key);
+    NoteIdle();
   }
-  Signal();
+  if (ready) {
+    Signal();
+  }
 }
 
 void WorkQueue::AddAfter(const kube::ObjectKey& key, std::chrono::nanoseconds delay) {
+  bool sooner = false;
   {
     MutexLock lock(mutex_);
     if (closed_) {
       return;
     }
     if (delay.count() <= 0) {
-      AddLocked(key);
+      sooner = AddLocked(key);
     } else {
       const MonotonicTime when =
           clock_.Monotonic() + std::chrono::duration_cast<MonotonicTime::duration>(delay);
@@ -37,10 +42,13 @@ void WorkQueue::AddAfter(const kube::ObjectKey& key, std::chrono::nanoseconds de
         due_.erase({found->second, key});
         found->second = when;
       }
-      due_.insert({when, key});
+      sooner = due_.insert({when, key}).first == due_.begin();
     }
+    NoteIdle();
   }
-  Signal();
+  if (sooner) {
+    Signal();
+  }
 }
 
 void WorkQueue::Retry(const kube::ObjectKey& key) {
@@ -58,23 +66,29 @@ void WorkQueue::Forget(const kube::ObjectKey& key) {
   failures_.erase(key);
 }
 
-void WorkQueue::AddLocked(const kube::ObjectKey& key) {
+bool WorkQueue::AddLocked(const kube::ObjectKey& key) {
   if (closed_) {
-    return;
+    return false;
   }
   if (const auto found = due_by_key_.find(key); found != due_by_key_.end()) {
     due_.erase({found->second, key});
     due_by_key_.erase(found);
   }
-  if (!waiting_.insert(key).second) {
-    return;
+  if (!waiting_.insert(key).second || processing_.contains(key)) {
+    return false;
   }
-  if (!processing_.contains(key)) {
-    ready_.push_back(key);
-  }
+  ready_.push_back(key);
+  return true;
+}
+
+void WorkQueue::NoteIdle() {
+  idle_.store(ready_.empty() && due_.empty(), std::memory_order_release);
 }
 
 void WorkQueue::MoveDue() {
+  if (due_.empty()) {
+    return;
+  }
   const MonotonicTime now = clock_.Monotonic();
   while (!due_.empty() && due_.begin()->first <= now) {
     AddLocked(kube::ObjectKey(due_.begin()->second));
@@ -84,12 +98,14 @@ void WorkQueue::MoveDue() {
 std::optional<kube::ObjectKey> WorkQueue::TakeLocked() {
   MoveDue();
   if (ready_.empty() || closed_) {
+    NoteIdle();
     return std::nullopt;
   }
   kube::ObjectKey key = std::move(ready_.front());
   ready_.pop_front();
   waiting_.erase(key);
   processing_.insert(key);
+  NoteIdle();
   return key;
 }
 
@@ -123,6 +139,7 @@ void WorkQueue::Done(const kube::ObjectKey& key) {
     processing_.erase(key);
     if (waiting_.contains(key)) {
       ready_.push_back(key);
+      NoteIdle();
       again = true;
     }
   }

@@ -9,6 +9,7 @@
 // key, so a test with a FakeClock uses TryGet.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <map>
@@ -44,13 +45,19 @@ class WorkQueue {
   // use.
   void OnReady(std::function<void()> callback) { on_ready_ = std::move(callback); }
 
+  // Whether nothing is ready and nothing delayed; without a lock, so that one who looks after many
+  // queues passes by those without work. Exact for who comes because of OnReady.
+  bool idle() const { return idle_.load(std::memory_order_acquire); }
+
   void Close();              // Get returns nullopt from now on; Add does nothing
   std::size_t size() const;  // waiting and ready, without those being worked on
   int failures(const kube::ObjectKey& key) const;
 
  private:
   void MoveDue() SUBLET_REQUIRES(mutex_);
-  void AddLocked(const kube::ObjectKey& key) SUBLET_REQUIRES(mutex_);
+  // True when `key` became ready by it.
+  bool AddLocked(const kube::ObjectKey& key) SUBLET_REQUIRES(mutex_);
+  void NoteIdle() SUBLET_REQUIRES(mutex_);  // after each change of ready_ or due_
   std::optional<kube::ObjectKey> TakeLocked() SUBLET_REQUIRES(mutex_);
   void Signal();
 
@@ -58,6 +65,7 @@ class WorkQueue {
   std::function<void()> on_ready_;
   mutable Mutex mutex_;
   CondVar changed_;
+  std::atomic<bool> idle_{true};
   bool closed_ SUBLET_GUARDED_BY(mutex_) = false;
   std::deque<kube::ObjectKey> ready_ SUBLET_GUARDED_BY(mutex_);
   std::set<kube::ObjectKey> waiting_

@@ -31,6 +31,16 @@ std::vector<std::string> TlsSecretsOf(const client::CachedObject& ingress) {
   return names;
 }
 
+// The ConfigMaps or Secrets that a pod mentions; none of one that is not there.
+const std::vector<std::string>& NamesIn(const client::ObjectPtr& pod, DataKind kind) {
+  static const std::vector<std::string> none;
+  if (pod == nullptr) {
+    return none;
+  }
+  const auto& references = pod->As<PodReferences>();
+  return kind == DataKind::kConfigMap ? references.config_maps : references.secrets;
+}
+
 }  // namespace
 
 DataSyncer::DataSyncer(SyncContext& context, DataKind kind, bool sync_all)
@@ -45,14 +55,15 @@ void DataSyncer::Watch(Enqueue enqueue) {
   pods_ = &PodsWithReferences(context());
   pods_->AddHandler(
       [this, enqueue](const client::ObjectPtr& before, const client::ObjectPtr& after) {
-        for (const auto& pod : {before, after}) {
-          if (pod == nullptr) {
-            continue;
-          }
-          const auto& references = pod->As<PodReferences>();
-          for (const std::string& name :
-               data_kind_ == DataKind::kConfigMap ? references.config_maps : references.secrets) {
-            enqueue({pod->key.namespace_name, name});
+        const std::vector<std::string>& was = NamesIn(before, data_kind_);
+        const std::vector<std::string>& is = NamesIn(after, data_kind_);
+        if (was == is) {
+          return;  // most changes are of the status
+        }
+        const std::string& space = (after != nullptr ? after : before)->key.namespace_name;
+        for (const auto* list : {&was, &is}) {
+          for (const std::string& name : *list) {
+            enqueue({space, name});
           }
         }
       });

@@ -155,6 +155,9 @@ std::optional<Json> NodeSyncer::Show(const Json& host) const {
   const Json from = host.value("status", Json::object());
   Json& status = shown["status"] = Json::object();
   CopyFields(from, status, {"capacity", "allocatable", "conditions", "nodeInfo", "addresses"});
+  // A tenant's API reaches containers through the host's, never through a node; every Node has these
+  // members, and without them here each look at the node would take them away again.
+  status["daemonEndpoints"] = {{"kubeletEndpoint", {{"Port", 0}}}};
   const auto usage = usages_ == nullptr ? nullptr : usages_->Get({"", name});
   if (usage != nullptr && status.contains("allocatable")) {
     const auto object = usage->Parse();
