@@ -70,8 +70,8 @@ class Strategy {
   // cleared, generation) is already done.
   virtual void PrepareCreate(const WriteContext& context, Json* object) const;
   virtual void PrepareUpdate(const WriteContext& context, const Json& old, Json* object) const;
-  // For the status subresource; generic: everything but status comes from `old`, metadata apart
-  // from labels stays as sent.
+  // For the status subresource. Generic: status and metadata are what was sent, everything else
+  // comes from `old`.
   virtual void PrepareStatusUpdate(const WriteContext& context, const Json& old,
                                    Json* object) const;
 
