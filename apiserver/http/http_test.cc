@@ -9,6 +9,7 @@
 #include "apiserver/auth/certificates.h"
 #include "apiserver/http/gzip.h"
 #include "apiserver/http/listener.h"
+#include "apiserver/http/parser.h"
 #include "apiserver/status_response.h"
 #include "apiserver/testing/tls_client.h"
 #include "base/bounded_queue.h"
@@ -330,6 +331,56 @@ Body ListBody(const std::string& revision,
     body.AppendShared(nullptr, ",");
   }
   return body;
+}
+
+// What the parser says of `input` that arrives in pieces of `step` bytes: the path, or the error.
+std::string ParsedInPieces(std::string_view input, std::size_t step) {
+  ParserLimits limits;
+  limits.head_bytes_max = 100;
+  RequestParser parser(limits);
+  std::string pending;
+  for (std::size_t at = 0; at < input.size(); at += step) {
+    pending += input.substr(at, step);
+    std::size_t consumed = 0;
+    const auto state = parser.Parse(pending, &consumed);
+    pending.erase(0, consumed);
+    if (state == RequestParser::State::kError) {
+      return std::to_string(parser.error_code());
+    }
+    if (state == RequestParser::State::kDone) {
+      const ParsedRequest request = parser.Take();
+      return request.raw_path + " " + std::to_string(request.body.size());
+    }
+  }
+  return "more";
+}
+
+TEST(RequestParser, TheSameHoweverTheBytesAreCut) {
+  const std::string get = "GET /x HTTP/1.1\r\nHost: a\r\n\r\n";
+  std::string eight, nine;
+  for (int i = 0; i < 9; ++i) {
+    eight += i < 8 ? "\r\n" : "";
+    nine += "\r\n";
+  }
+  // A head of `bytes`, without the empty line that ends it.
+  const auto head = [](std::size_t bytes) {
+    const std::string start = "GET /x HTTP/1.1\r\nHost: a\r\nx: ";
+    return start + std::string(bytes - start.size(), 'y') + "\r\n\r\n";
+  };
+  const std::string chunked = "PUT /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+  const auto extended = [&](std::size_t bytes) {
+    return chunked + "1;" + std::string(bytes - 2, 'e') + "\r\nb\r\n0\r\n\r\n";
+  };
+  const std::pair<std::string, std::string> rows[] = {
+      {"\r\n" + get, "/x 0"},   {eight + get, "/x 0"},   {nine + get, "400"},
+      {"\r" + get, "400"},      {head(100), "/x 0"},     {head(101), "431"},
+      {extended(8192), "/x 1"}, {extended(8193), "400"},
+  };
+  for (const auto& [input, expected] : rows) {
+    for (const std::size_t step : {std::size_t{1}, std::size_t{2}, std::size_t{3}, input.size()}) {
+      EXPECT_EQ(ParsedInPieces(input, step), expected) << step << " " << input.substr(0, 60);
+    }
+  }
 }
 
 TEST(GzipCache, TheSameBuffersBehindAnotherRevisionAreNotCompressedAgain) {

@@ -8,6 +8,7 @@ namespace sublet::apiserver {
 namespace {
 
 constexpr std::size_t kLineBytesMax = 8 * 1024;  // chunk size and trailer lines
+constexpr std::size_t kSkippedMax = 16;          // bytes of empty lines before a request
 
 constexpr std::array<bool, 256> MakeTokenTable() {
   std::array<bool, 256> table{};
@@ -90,6 +91,7 @@ ParsedRequest RequestParser::Take() {
   request_ = {};
   stage_ = Stage::kHead;
   scanned_ = 0;
+  skipped_ = 0;
   body_left_ = 0;
   trailer_bytes_ = 0;
   has_length_ = is_chunked_ = expects_continue_ = has_host_ = false;
@@ -100,18 +102,22 @@ RequestParser::State RequestParser::Parse(std::string_view data, std::size_t* co
   *consumed = 0;
   const std::size_t size_before = data.size();
   if (stage_ == Stage::kHead) {
-    // Empty lines before a request are allowed and skipped (RFC 9112 2.2), boundedly.
-    std::size_t skip = 0;
-    while (scanned_ == 0 && skip < 16 && data.substr(skip).starts_with("\r\n")) {
-      skip += 2;
+    // Empty lines before a request are allowed and skipped (RFC 9112 2.2), boundedly, however they
+    // are cut.
+    const bool may_skip = scanned_ == 0;
+    while (may_skip && skipped_ < kSkippedMax && data.starts_with("\r\n")) {
+      data.remove_prefix(2);
+      skipped_ += 2;
     }
-    data.remove_prefix(skip);
+    *consumed = size_before - data.size();
+    if (may_skip && skipped_ < kSkippedMax && data == "\r") {
+      return State::kNeedMore;
+    }
     const std::size_t from = scanned_ > 3 ? scanned_ - 3 : 0;
     const auto end = data.find("\r\n\r\n", from);
     if (end == std::string_view::npos) {
-      *consumed = skip;
       scanned_ = data.size();
-      if (data.size() > limits_.head_bytes_max) {
+      if (data.size() > limits_.head_bytes_max + 3) {  // without what may be of its end
         return Fail(431, "request header fields too large");
       }
       return State::kNeedMore;
@@ -297,7 +303,7 @@ bool RequestParser::FinishHead() {
 bool RequestParser::TakeLine(std::string_view* data, std::string_view* line) {
   const auto end = data->find("\r\n");
   if (end == std::string_view::npos || end > kLineBytesMax) {
-    if (end != std::string_view::npos || data->size() > kLineBytesMax) {
+    if (end != std::string_view::npos || data->size() > kLineBytesMax + 1) {
       Fail(400, "chunk line too long");
     }
     return false;

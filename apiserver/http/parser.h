@@ -79,6 +79,7 @@ class RequestParser {
   const ParserLimits limits_;
   Stage stage_ = Stage::kHead;
   std::size_t scanned_ = 0;  // of the head, without finding its end
+  std::size_t skipped_ = 0;  // bytes of empty lines before it
   std::uint64_t body_left_ = 0;
   std::size_t trailer_bytes_ = 0;
   bool has_length_ = false;
