@@ -6,6 +6,7 @@
 #include "base/base64.h"
 #include "base/bounded_queue.h"
 #include "base/nearest.h"
+#include "base/once_slot.h"
 #include "base/random.h"
 #include "base/result.h"
 
@@ -98,6 +99,34 @@ TEST(NearestWord, IsTheFirstOfTheFewestEdits) {
   EXPECT_EQ(NearestWord("conect", words), "connect");
   EXPECT_EQ(NearestWord("install", words), "");
   EXPECT_EQ(NearestWord("x", {}), "");
+}
+
+TEST(OnceSlot, TheFirstStaysAndAllReadIt) {
+  OnceSlot<const int> slot;
+  EXPECT_EQ(slot.Load(), nullptr);
+  const auto first = std::make_shared<const int>(1);
+  EXPECT_EQ(slot.Put(first), first);
+  EXPECT_EQ(slot.Put(std::make_shared<const int>(2)), first);
+  EXPECT_EQ(slot.Load(), first);
+
+  OnceSlot<const int> raced;
+  std::vector<std::shared_ptr<const int>> got(4);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&raced, &got, i] {
+      const auto seen = raced.Load();
+      got[static_cast<std::size_t>(i)] =
+          seen != nullptr ? seen : raced.Put(std::make_shared<const int>(i));
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  for (const auto& one : got) {
+    EXPECT_EQ(one, raced.Load());
+  }
+  EXPECT_EQ(raced.Load().use_count(), 6)
+      << "four here, the slot, this call: none is lost or leaked";
 }
 
 }  // namespace

@@ -15,7 +15,6 @@
 // never uses.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -25,6 +24,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/once_slot.h"
 #include "base/result.h"
 
 namespace sublet::storage {
@@ -115,8 +115,8 @@ struct Event {
   ValuePtr value;
   ValuePtr previous;
   // One slot for an upper layer's derived encodings of this event (Table row, protobuf), made on
-  // demand and shared by all watchers. Set once by compare and swap; storage never looks inside.
-  mutable std::atomic<std::shared_ptr<const Attachment>> derived;
+  // demand and shared by all watchers. Whoever comes first puts it; storage never looks inside.
+  mutable OnceSlot<const Attachment> derived;
 };
 using EventPtr = std::shared_ptr<const Event>;
 

@@ -36,12 +36,9 @@ class DerivedForms final : public storage::Attachment {
 };
 
 std::shared_ptr<const DerivedForms> FormsOf(const storage::Event& event) {
-  auto slot = event.derived.load();
+  auto slot = event.derived.Load();
   if (slot == nullptr) {
-    std::shared_ptr<const storage::Attachment> fresh = std::make_shared<DerivedForms>();
-    if (event.derived.compare_exchange_strong(slot, fresh)) {
-      slot = std::move(fresh);
-    }
+    slot = event.derived.Put(std::make_shared<DerivedForms>());
   }
   return std::static_pointer_cast<const DerivedForms>(slot);
 }
