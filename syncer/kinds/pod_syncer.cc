@@ -9,6 +9,7 @@
 #include "kube/pod_security.h"
 #include "kube/timestamp.h"
 #include "syncer/kinds/node_syncer.h"
+#include "syncer/kinds/translate_fields.h"
 
 namespace sublet::syncer {
 namespace {
@@ -19,30 +20,8 @@ using kube::Json;
 // How old a bound pod without its slice gets before the tenant is told.
 constexpr auto kSliceWaitShown = std::chrono::seconds(3);
 constexpr std::chrono::seconds kNodeRetry(15);
-// How often the host refused this pod, on the virtual pod.
-constexpr const char* kRejections = "sublet.dev/rejections";
-
-std::string_view NodeNameOf(const Json& pod) { return kube::FindString(pod, {"spec", "nodeName"}); }
 
 bool WantsGpu(const Json& pod) { return gpu::UseOf(pod) != gpu::GpuUse::kNone; }
-
-// True when a container of the pod has ever run.
-bool EverStarted(const Json& pod) {
-  for (const char* list : {"containerStatuses", "initContainerStatuses"}) {
-    const Json* statuses = kube::Find(pod, {"status", list});
-    if (statuses == nullptr || !statuses->is_array()) {
-      continue;
-    }
-    for (const Json& status : *statuses) {
-      if (kube::Find(status, {"state", "running"}) != nullptr ||
-          kube::Find(status, {"state", "terminated"}) != nullptr ||
-          kube::FindInt(status, {"restartCount"}) > 0) {
-        return true;
-      }
-    }
-  }
-  return false;
-}
 
 // A merge patch that turns `from` into `to`: what is gone becomes null; lists are replaced.
 Json Difference(const Json& from, const Json& to) {
@@ -59,19 +38,6 @@ Json Difference(const Json& from, const Json& to) {
     }
   }
   return patch;
-}
-
-// Tells host pods apart that differ in more than status and resourceVersion.
-std::size_t ShapeOf(const Json& host) {
-  std::string text;
-  for (const auto& [key, value] : host.at("metadata").items()) {
-    if (key != "resourceVersion" && key != "managedFields") {
-      kube::AppendJsonString(key, &text);
-      kube::AppendJson(value, &text);
-    }
-  }
-  kube::AppendJson(host.at("spec"), &text);
-  return std::hash<std::string>()(text);
 }
 
 // Whether nobody changed more than the status between two versions of a pod.
@@ -91,7 +57,8 @@ bool OnlyStatusDiffers(const Json& before, const Json& after) {
 
 PodSyncer::PodSyncer(SyncContext& context)
     : TranslatedKind(context, {"pods", "/v1, Kind=Pod", false}, {"", "v1", "pods"}, "Pod"),
-      tokens_(context) {}
+      tokens_(context),
+      rests_(context.clock) {}
 
 void PodSyncer::Watch(Enqueue enqueue) {
   namespaces_ = &context().VirtualInformer("", "v1", "namespaces", "Namespace");
@@ -107,7 +74,7 @@ void PodSyncer::Watch(Enqueue enqueue) {
       [this, enqueue](const client::ObjectPtr& before, const client::ObjectPtr& after) {
         if (before != nullptr && after != nullptr && before->labels != after->labels) {
           for (const auto& pod : virtual_informer().ListNamespace(after->key.name)) {
-            Unsettle(pod->key);
+            rests_.Forget(pod->key);
             enqueue(pod->key);
           }
         }
@@ -129,7 +96,7 @@ void PodSyncer::Watch(Enqueue enqueue) {
         // A slice is named by the UID of its pod.
         for (const auto& pod :
              virtual_informer().ByIndex("uid", (after != nullptr ? after : before)->key.name)) {
-          Unsettle(pod->key);
+          rests_.Forget(pod->key);
           enqueue(pod->key);
         }
       });
@@ -240,7 +207,7 @@ PodContext PodSyncer::ContextOf(const Json& pod, std::string slice) const {
 }
 
 Result<Outcome> PodSyncer::SyncToHost(const Json& pod) {
-  const std::uint64_t changes = Changes();
+  const std::uint64_t changes = rests_.changes();
   if (kube::IsDeleting(pod)) {
     return DeleteVirtual(pod, 0);
   }
@@ -312,118 +279,6 @@ Result<Outcome> PodSyncer::SyncToHost(const Json& pod) {
   (void)created;
   SettleMade(pod, made, wanted, renew, changes);
   return renew;
-}
-
-Result<Outcome> PodSyncer::SyncLeftover(const Json& pod, const Json& host, bool* handled) {
-  // The host pod of an earlier binding: the tenant's scheduler has taken it back, or chosen anew.
-  *handled = ScheduledByTenant(pod) && !kube::IsDeleting(pod) && !NodeNameOf(host).empty() &&
-             NodeNameOf(pod) != NodeNameOf(host);
-  if (!*handled) {
-    return Outcome::Done();
-  }
-  if (EverStarted(host)) {
-    return DeleteVirtual(pod, 30);  // it ran there; a pod is never run twice
-  }
-  return kube::IsDeleting(host) ? Result<Outcome>(Outcome::Done()) : DeleteHost(host, 0);
-}
-
-Result<Outcome> PodSyncer::SyncDeletion(const Json& pod, const Json& host, bool* handled) {
-  *handled = true;
-  if (kube::IsDeleting(pod) && !kube::IsDeleting(host)) {
-    return DeleteHost(host, kube::FindInt(pod, {"metadata", "deletionGracePeriodSeconds"}, 30));
-  }
-  if (kube::IsDeleting(host) && !kube::IsDeleting(pod)) {
-    SUBLET_TRY(const std::string shown, SyncStatus(pod, host));
-    (void)shown;
-    return DeleteVirtual(pod, kube::FindInt(host, {"metadata", "deletionGracePeriodSeconds"}, 30));
-  }
-  if (kube::IsDeleting(host)) {
-    // Both end: status keeps flowing, or a Job would never learn how its pod finished.
-    SUBLET_TRY(const std::string shown, SyncStatus(pod, host));
-    (void)shown;
-    const auto grace = kube::FindInt(pod, {"metadata", "deletionGracePeriodSeconds"}, 30);
-    if (grace < kube::FindInt(host, {"metadata", "deletionGracePeriodSeconds"}, 30)) {
-      return DeleteHost(host, grace);
-    }
-    return Outcome::Done();
-  }
-  *handled = false;
-  return Outcome::Done();
-}
-
-Result<Outcome> PodSyncer::SyncRejection(const Json& pod, const Json& host, bool* handled) {
-  // The node's admission refused the pod (OutOfcpu, NodeAffinity, UnexpectedAdmissionError ...): no
-  // container ever ran, so it may be placed again.
-  *handled = kube::FindString(host, {"status", "phase"}) == "Failed" &&
-             !kube::FindString(host, {"status", "reason"}).empty() && !EverStarted(host) &&
-             kube::FindString(host, {"status", "reason"}) != "DeadlineExceeded" &&
-             kube::FindString(host, {"status", "reason"}) != "Evicted" && ScheduledByTenant(pod);
-  if (!*handled) {
-    return Outcome::Done();
-  }
-  const std::string why = std::string(kube::FindString(host, {"status", "reason"})) + ": " +
-                          std::string(kube::FindString(host, {"status", "message"}));
-  context().reporter.Warn(pod, "RejectedByHost", "the node refused the pod: " + why);
-  if (kube::ControllerOf(pod).has_value()) {
-    SUBLET_RETURN_IF_ERROR(DeleteHost(host, 0));
-    return DeleteVirtual(pod, 0);
-  }
-  // How long it waits, and whether the node has room by then, is the scheduler's to know (it reads
-  // the count): the pod itself says at once that it has no node. The host pod goes last, so that a
-  // restart of this process in between finds the refusal again.
-  const auto times = std::atoi(std::string(kube::AnnotationOf(pod, kRejections)).c_str());
-  SUBLET_RETURN_IF_ERROR(Unbind(pod, why, times + 1));
-  return DeleteHost(host, 0);
-}
-
-Result<void> PodSyncer::Unbind(const Json& pod, const std::string& why, int times) {
-  const kube::ObjectKey key = kube::KeyOf(pod);
-  const std::string text = context().reporter.Sanitise(why, key.namespace_name);
-  // The count first: a pod that is unbound twice for one refusal would only wait a little longer.
-  auto counted =
-      PatchVirtual(pod, {{"metadata", {{"annotations", {{kRejections, std::to_string(times)}}}}}});
-  if (!counted.ok()) {
-    return std::move(counted).error();
-  }
-  // Differs: Kubernetes never takes a binding back; a bare pod would be lost here.
-  const Json binding = {
-      {"apiVersion", "v1"},
-      {"kind", "Binding"},
-      {"metadata",
-       {{"name", key.name},
-        {"namespace", key.namespace_name},
-        {"uid", kube::UidOf(pod)},
-        {"annotations",
-         {{"sublet.dev/unbind-reason", "RejectedByHost"}, {"sublet.dev/unbind-message", text}}}}},
-      {"target", {{"kind", "Node"}, {"name", ""}}}};
-  auto unbound = context().virtual_client.Create(VirtualTarget(key, "binding"), binding);
-  if (!unbound.ok()) {
-    return unbound.error().Is(Reason::kNotFound) ? Ok() : Result<void>(std::move(unbound).error());
-  }
-  // The cache learns it now: a pod that still looked bound when its host pod is gone would be made
-  // on the host once more.
-  if (const auto fresh = context().virtual_client.Get(VirtualTarget(key)); fresh.ok()) {
-    virtual_informer().NoteWritten(*fresh);
-  }
-  return Ok();
-}
-
-Result<void> PodSyncer::SyncBinding(const Json& pod, const Json& host) {
-  if (NodeNameOf(host).empty() || !NodeNameOf(pod).empty()) {
-    return Ok();
-  }
-  const Json binding = {{"apiVersion", "v1"},
-                        {"kind", "Binding"},
-                        {"metadata",
-                         {{"name", kube::FindString(pod, {"metadata", "name"})},
-                          {"namespace", kube::KeyOf(pod).namespace_name},
-                          {"uid", kube::FindString(pod, {"metadata", "uid"})}}},
-                        {"target", {{"kind", "Node"}, {"name", NodeNameOf(host)}}}};
-  auto bound = context().virtual_client.Create(VirtualTarget(kube::KeyOf(pod), "binding"), binding);
-  if (!bound.ok() && !bound.error().Is(Reason::kConflict)) {
-    return std::move(bound).error();
-  }
-  return Ok();
 }
 
 Result<std::string> PodSyncer::SyncStatus(const Json& pod, const Json& host) {
@@ -504,7 +359,7 @@ Result<void> PodSyncer::SyncEphemeralContainers(const Json& pod, const Json& hos
 }
 
 Result<Outcome> PodSyncer::Sync(const Json& pod, const Json& host) {
-  const std::uint64_t changes = Changes();
+  const std::uint64_t changes = rests_.changes();
   if (ReadHostRecord(host).virtual_uid != kube::FindString(pod, {"metadata", "uid"})) {
     // The twin of a predecessor with the same name: it goes, and its end brings this key back.
     return DeleteHost(host, 0);
@@ -528,14 +383,13 @@ Result<Outcome> PodSyncer::Sync(const Json& pod, const Json& host) {
   const Json additions = HostAdditionsPatch(pod, host, context().config.pods.extra_keys);
   SUBLET_TRY(const Outcome shown, PatchVirtual(pod, additions));
   (void)shown;
-  const std::size_t shape = ShapeOf(host);
-  if (const auto rest = RestBut(pod, shape); rest && additions.is_null()) {
-    Settle(kube::KeyOf(pod),
-           {std::move(version), std::string(kube::ResourceVersionOf(host)), rest->renew_at, shape},
-           changes);
-    return rest->renew_at == MonotonicTime::max()
-               ? Outcome::Done()
-               : Outcome::After(rest->renew_at - context().clock.Monotonic());
+  const std::size_t shape = HostPodShape(host);
+  if (const auto rest = rests_.FindBut(pod, shape); rest && additions.is_null()) {
+    rests_.Keep(
+        kube::KeyOf(pod),
+        {std::move(version), std::string(kube::ResourceVersionOf(host)), rest->renew_at, shape},
+        changes);
+    return rests_.Until(rest->renew_at);
   }
   PodContext pod_context = ContextOf(pod, SliceOf(pod).value_or(""));
   Json labels = Json::object();
@@ -555,18 +409,12 @@ Result<Outcome> PodSyncer::Sync(const Json& pod, const Json& host) {
   }
   if (nothing_carried && additions.is_null() && NodeNameOf(pod) == NodeNameOf(host) &&
       kube::Find(pod, {"spec", "readinessGates"}) == nullptr) {
-    Settle(kube::KeyOf(pod),
-           {std::move(version), std::string(kube::ResourceVersionOf(host)), RenewAt(next), shape},
-           changes);
+    rests_.Keep(kube::KeyOf(pod),
+                {std::move(version), std::string(kube::ResourceVersionOf(host)),
+                 rests_.RenewAt(next), shape},
+                changes);
   }
   return next;
-}
-
-void PodSyncer::Settle(const kube::ObjectKey& key, Rest rest, std::uint64_t changes) {
-  MutexLock lock(mutex_);
-  if (changes_ == changes) {
-    rests_[key] = std::move(rest);
-  }
 }
 
 void PodSyncer::SettleMade(const Json& pod, const Json& made, const HostPod& wanted,
@@ -578,56 +426,21 @@ void PodSyncer::SettleMade(const Json& pod, const Json& made, const HostPod& wan
       !pod.at("spec").contains("ephemeralContainers") &&
       kube::Find(pod, {"spec", "readinessGates"}) == nullptr;
   if (as_wanted) {
-    Settle(kube::KeyOf(pod),
-           {std::string(kube::ResourceVersionOf(pod)), std::string(kube::ResourceVersionOf(made)),
-            RenewAt(renew), ShapeOf(made)},
-           changes);
+    rests_.Keep(
+        kube::KeyOf(pod),
+        {std::string(kube::ResourceVersionOf(pod)), std::string(kube::ResourceVersionOf(made)),
+         rests_.RenewAt(renew), HostPodShape(made)},
+        changes);
   }
-}
-
-std::optional<PodSyncer::Rest> PodSyncer::RestBut(const Json& pod, std::size_t host_shape) {
-  const auto now = context().clock.Monotonic();
-  MutexLock lock(mutex_);
-  const auto found = rests_.find(kube::KeyOf(pod));
-  if (found == rests_.end() || found->second.virtual_version != kube::ResourceVersionOf(pod) ||
-      found->second.host_shape != host_shape || found->second.renew_at <= now) {
-    return std::nullopt;
-  }
-  return found->second;
-}
-
-MonotonicTime PodSyncer::RenewAt(const Outcome& renew) const {
-  return renew.again_after.count() > 0 ? context().clock.Monotonic() + renew.again_after
-                                       : MonotonicTime::max();
-}
-
-void PodSyncer::Unsettle(const kube::ObjectKey& key) {
-  MutexLock lock(mutex_);
-  ++changes_;
-  rests_.erase(key);
-}
-
-std::uint64_t PodSyncer::Changes() {
-  MutexLock lock(mutex_);
-  return changes_;
 }
 
 std::optional<Outcome> PodSyncer::Settled(const client::CachedObject& pod,
                                           const client::CachedObject& host) {
-  const auto now = context().clock.Monotonic();
-  MutexLock lock(mutex_);
-  const auto found = rests_.find(pod.key);
-  if (found == rests_.end() || found->second.virtual_version != pod.resource_version ||
-      found->second.host_version != host.resource_version || found->second.renew_at <= now) {
-    return std::nullopt;
-  }
-  return found->second.renew_at == MonotonicTime::max()
-             ? Outcome::Done()
-             : Outcome::After(found->second.renew_at - now);
+  return rests_.Find(pod, host);
 }
 
 Result<Outcome> PodSyncer::Gone(const kube::ObjectKey& key) {
-  Unsettle(key);
+  rests_.Forget(key);
   SUBLET_RETURN_IF_ERROR(tokens_.Remove(key));
   return TranslatedKind::Gone(key);
 }

@@ -7,12 +7,10 @@
 // Threads: the loop's workers, one per key.
 #pragma once
 
-#include <map>
-#include <memory>
 #include <optional>
 #include <string>
 
-#include "base/mutex.h"
+#include "syncer/kinds/pod_rests.h"
 #include "syncer/kinds/token_secret.h"
 #include "syncer/translated_kind.h"
 
@@ -30,25 +28,10 @@ class PodSyncer final : public TranslatedKind {
                                          const client::CachedObject& host_pod) override;
 
  private:
-  // Both sides as they were when nothing was left to do but what `renew_at` says.
-  struct Rest {
-    std::string virtual_version;
-    std::string host_version;
-    MonotonicTime renew_at;
-    std::size_t host_shape = 0;  // ShapeOf the host pod
-  };
-  // `changes` as Changes() said before anything was read: what changed since would be missed.
-  void Settle(const kube::ObjectKey& key, Rest rest, std::uint64_t changes);
   // After the host pod was made from `virtual_pod`: when `made` is what was wanted, it is at rest
-  // until one of them changes.
+  // until one of them changes. `changes` as PodRests::changes() said before anything was read.
   void SettleMade(const kube::Json& virtual_pod, const kube::Json& made, const HostPod& wanted,
                   const client::Outcome& renew, std::uint64_t changes);
-  // What rested when the virtual pod was as it is now and the host pod differed in nothing but its
-  // status: then there is only a status to carry.
-  std::optional<Rest> RestBut(const kube::Json& virtual_pod, std::size_t host_shape);
-  MonotonicTime RenewAt(const client::Outcome& renew) const;
-  void Unsettle(const kube::ObjectKey& key);
-  std::uint64_t Changes();
 
   // True when the tenant's embedded scheduler places this pod, so that it must be bound first.
   bool ScheduledByTenant(const kube::Json& pod) const;
@@ -86,9 +69,7 @@ class PodSyncer final : public TranslatedKind {
   client::Informer* nodes_ = nullptr;  // the host's, as far as they are the tenant's
   client::Informer* slices_ = nullptr;
   client::Informer* gpu_nodes_ = nullptr;
-  Mutex mutex_;
-  std::map<kube::ObjectKey, Rest> rests_ SUBLET_GUARDED_BY(mutex_);  // one entry per pod
-  std::uint64_t changes_ SUBLET_GUARDED_BY(mutex_) = 0;              // calls of Unsettle
+  PodRests rests_;
 };
 
 }  // namespace sublet::syncer

@@ -1,4 +1,4 @@
-// Helpers shared by the translators: copying by allow-list, and the name of a referenced object.
+// Helpers shared by the translators: copying by allow-list, a pod's node, the name of a referenced object.
 // Private to syncer/kinds.
 #pragma once
 
@@ -20,6 +20,11 @@ inline void CopyFields(const kube::Json& from, kube::Json& to,
       to[std::string(name)] = *found;
     }
   }
+}
+
+// The node of a pod; "" while it has none. Valid while `pod` lives.
+inline std::string_view NodeNameOf(const kube::Json& pod) {
+  return kube::FindString(pod, {"spec", "nodeName"});
 }
 
 // Replaces the string member `field` of `object`, when there, by its host name.
