@@ -193,6 +193,39 @@ TEST(WorkQueue, KeepsTheEarliestOfTwoDelays) {
   EXPECT_FALSE(queue.TryGet());
 }
 
+TEST(WorkQueue, TellsWhenAKeyBecameReadyOrIsDueSooner) {
+  FakeClock clock;
+  WorkQueue queue(clock);
+  int told = 0;
+  queue.OnReady([&told] { ++told; });
+  EXPECT_TRUE(queue.idle());
+  queue.AddAfter({"", "b"}, std::chrono::seconds(9));
+  EXPECT_EQ(told, 1);
+  EXPECT_FALSE(queue.idle());
+  queue.AddAfter({"", "c"}, std::chrono::seconds(10));
+  EXPECT_EQ(told, 1) << "later than what is waited for";
+  queue.AddAfter({"", "c"}, std::chrono::seconds(8));
+  EXPECT_EQ(told, 2);
+  queue.AddAfter({"", "c"}, std::chrono::seconds(20));
+  EXPECT_EQ(told, 2) << "the earlier one counts";
+  queue.Add({"", "a"});
+  EXPECT_EQ(told, 3);
+  queue.Add({"", "a"});
+  EXPECT_EQ(told, 3) << "it is ready already";
+  ASSERT_EQ(queue.TryGet()->name, "a");
+  queue.Add({"", "a"});
+  EXPECT_EQ(told, 3) << "not before it is done";
+  queue.Done({"", "a"});
+  EXPECT_EQ(told, 4);
+  ASSERT_EQ(queue.TryGet()->name, "a");
+  queue.Done({"", "a"});
+  clock.Advance(std::chrono::seconds(9));
+  EXPECT_EQ(queue.TryGet()->name, "c");
+  EXPECT_EQ(queue.TryGet()->name, "b");
+  EXPECT_FALSE(queue.TryGet());
+  EXPECT_TRUE(queue.idle());
+}
+
 TEST(WorkQueue, RetryDoublesUntilForgotten) {
   FakeClock clock;
   WorkQueue queue(clock);

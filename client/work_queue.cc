@@ -42,7 +42,8 @@ void WorkQueue::AddAfter(const kube::ObjectKey& key, std::chrono::nanoseconds de
         due_.erase({found->second, key});
         found->second = when;
       }
-      sooner = due_.insert({when, key}).first == due_.begin();
+      const auto put = due_.insert({when, key}).first;
+      sooner = put == due_.begin();
     }
     NoteIdle();
   }
