@@ -101,26 +101,28 @@ class QuotaController final : public Controller {
     Json quota = std::move(*live);
     const Json* wanted = kube::Find(quota, {"spec", "hard"});
     const ResourceAmounts hard = kube::AmountsOf(wanted);
-    SUBLET_TRY(const ResourceAmounts used, Count(key.namespace_name, quota, hard));
+    bool all_watched = true;
+    SUBLET_TRY(const ResourceAmounts used, Count(key.namespace_name, quota, hard, &all_watched));
     Json status = {{"hard", wanted != nullptr ? *wanted : Json::object()},
                    {"used", kube::AmountsToJson(used)}};
     const Json* before = kube::Find(quota, {"status"});
     const bool fresh =
         before == nullptr || !before->contains("hard") || (*before)["hard"] != status["hard"];
     if (!fresh && kube::AmountsOf(kube::Find(*before, {"used"})) == used) {
-      return Outcome::After(kResync);
+      return Outcome::After(all_watched ? kResync : kFreshWait);
     }
     quota["status"] = std::move(status);
     auto written = quotas_.UpdateStatus(quota);
     if (!written.ok() && !written.error().Is(Reason::kNotFound)) {
       return std::move(written).error();
     }
-    return fresh ? Outcome::After(kFreshWait) : Outcome::After(kResync);
+    return Outcome::After(fresh || !all_watched ? kFreshWait : kResync);
   }
 
-  // What the namespace uses of everything in `hard`; what nothing uses is 0.
+  // What the namespace uses of everything in `hard`; what nothing uses is 0. `all_watched`: whether
+  // every deletion since leads to a new count.
   Result<ResourceAmounts> Count(const std::string& name_space, const Json& quota,
-                                const ResourceAmounts& hard) {
+                                const ResourceAmounts& hard, bool* all_watched) {
     ResourceAmounts used;
     std::set<kube::GroupVersionResource> kinds;
     for (const auto& [name, limit] : hard) {
@@ -131,7 +133,7 @@ class QuotaController final : public Controller {
       }
     }
     for (const kube::GroupVersionResource& kind : kinds) {
-      WatchKind(kind);
+      *all_watched = WatchKind(kind) && *all_watched;
       SUBLET_TRY(const Json list, client_.List({kind, name_space, "", ""}));
       const Json* items = kube::Find(list, {"items"});
       if (items == nullptr || !items->is_array()) {
@@ -191,26 +193,32 @@ class QuotaController final : public Controller {
     return std::optional<kube::GroupVersionResource>();
   }
 
-  // From now on a deletion of such an object leads to a new count. Bytes are not kept.
-  void WatchKind(const kube::GroupVersionResource& kind) {
-    if (kind == kPods.resource || kind == kServices.resource || kind == kClaims.resource) {
-      return;
-    }
-    {
-      const MutexLock lock(mutex_);
-      if (!watched_.insert(kind).second) {
-        return;
+  // Has deletions of such objects lead to a new count. False while that is not so yet: one that goes
+  // before the stream is open is told by nobody.
+  bool WatchKind(const kube::GroupVersionResource& kind) {
+    for (const Collection* own : {&pods_, &services_, &claims_}) {
+      if (kind == own->informer().options().resource) {
+        return own->informer().synced();
       }
     }
     client::InformerOptions options;
     options.resource = kind;
     options.metadata_only = true;
     options.keep_bytes = false;
-    informers_.For(options).AddHandler([this](const ObjectPtr& before, const ObjectPtr& after) {
-      if (!after) {
-        Recount(before->key.namespace_name);
-      }
-    });
+    client::Informer& informer = informers_.For(options);
+    bool is_new = false;
+    {
+      const MutexLock lock(mutex_);
+      is_new = watched_.insert(kind).second;
+    }
+    if (is_new) {
+      informer.AddHandler([this](const ObjectPtr& before, const ObjectPtr& after) {
+        if (!after) {
+          Recount(before->key.namespace_name);
+        }
+      });
+    }
+    return informer.synced();
   }
 
   const client::Client client_;
