@@ -12,6 +12,7 @@
 #include <set>
 #include <sstream>
 
+#include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/host/host_command.h"
 #include "cli/host/host_state.h"
@@ -65,6 +66,10 @@ std::string HashOf(const std::string& bytes) {
   return text;
 }
 
+std::string NameOf(const std::string& program) {
+  return "localhost/sublet:" + std::string(kVersion) + "-" + HashOf(program);
+}
+
 // Which file `path` is, and in which state; "" when that cannot be said.
 std::string FileIdentity(const std::string& path) {
   struct stat info {};
@@ -85,7 +90,7 @@ std::string FileIdentity(const std::string& path) {
 Result<node::ImageRecipe> Recipe() {
   SUBLET_TRY(std::string program, ReadBinary("/proc/self/exe"));
   node::ImageRecipe recipe;
-  recipe.tags = {"localhost/sublet:" + HashOf(program)};
+  recipe.tags = {NameOf(program)};
   recipe.files.push_back({"sublet", std::move(program), 0755, ""});
   for (const std::string& library : LoadedLibraries()) {
     SUBLET_TRY(std::string bytes, ReadBinary(library));
@@ -141,7 +146,7 @@ std::string TenantImageName() {
     return text->substr(file.size());
   }
   const auto program = ReadBinary("/proc/self/exe");
-  const std::string name = "localhost/sublet:" + (program.ok() ? HashOf(*program) : "unknown");
+  const std::string name = program.ok() ? NameOf(*program) : "localhost/sublet:unknown";
   if (program.ok() && !file.empty()) {
     const std::string fresh = kept + "." + std::to_string(getpid());
     if (std::ofstream(fresh, std::ios::binary) << file << name) {

@@ -9,7 +9,7 @@
 
 namespace sublet::cli {
 
-// "localhost/sublet:HASH" of the running binary: another binary is another image.
+// "localhost/sublet:VERSION-HASH" of the running binary: another binary is another image.
 std::string TenantImageName();
 
 // The image to use on `host`: loaded when the host is the embedded one. Errors: BadRequest on
