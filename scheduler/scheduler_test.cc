@@ -82,6 +82,9 @@ TEST(ProfileTest, UnknownNamesAndValuesAreErrors) {
                                                         {"kValue", "nan"},
                                                         {"placementStrategy.gpu", "pack"},
                                                         {"preemptMinRuntime", "5"},
+                                                        {"preemptMinRuntime", "-1e300h"},
+                                                        {"preemptMinRuntime", "1e300h"},
+                                                        {"queueDepthPerAction.reclaim", "1e12"},
                                                         {"useSchedulingSignatures", "yes"},
                                                         {"searchSteps", "1.5"},
                                                         {"queueDepthPerAction.run", "5"}}) {
