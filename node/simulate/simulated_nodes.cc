@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/log.h"
 #include "kube/object.h"
@@ -23,6 +24,11 @@ client::Target NodeTarget(const std::string& name, std::string subresource = "")
 }
 client::Target Lease(const std::string& name) {
   return {{"coordination.k8s.io", "v1", "leases"}, "kube-node-lease", name, ""};
+}
+
+// Whether it was let in already.
+bool HasRun(const SimulatedPod& pod) {
+  return pod.phase == "Running" || pod.start_time.has_value();
 }
 
 }  // namespace
@@ -217,15 +223,34 @@ bool SimulatedNodes::IsImageMissing(const SimulatedPod& pod) const {
   });
 }
 
+void SimulatedNodes::AdoptRunning() {
+  if (std::exchange(adopted_, true)) {
+    return;
+  }
+  // All are in the cache: no pod is looked at before. One that goes from now on is released after.
+  for (const client::ObjectPtr& object : pods_.List()) {
+    const auto& pod = object->As<SimulatedPod>();
+    const auto found = by_name_.find(pod.node);
+    if (found == by_name_.end() || pod.Finished() || !HasRun(pod)) {
+      continue;
+    }
+    Node& node = found->second;
+    node.admission.Admit(object->uid, pod.demand, NodeOffer(), true);
+    if (const int slot = SlotOf(options_, node.index, pod.pod_ip); slot >= 0) {
+      node.slots[slot] = object->uid;
+    }
+  }
+}
+
 PodPlace SimulatedNodes::Place(const client::CachedObject& object, const SimulatedPod& pod,
                                const NodeOffer& offer) {
   PodPlace out;
   out.image_missing = IsImageMissing(pod);
   MutexLock lock(mutex_);
+  AdoptRunning();
   Node& node = by_name_[pod.node];
   out.host_ip = NodeIp(node.index);
-  const bool admitted = pod.phase == "Running" || pod.start_time.has_value();
-  out.rejection = node.admission.Admit(object.uid, pod.demand, offer, admitted);
+  out.rejection = node.admission.Admit(object.uid, pod.demand, offer, HasRun(pod));
   if (!pod.pod_ip.empty()) {
     out.pod_ip = pod.pod_ip;
     // Held from an earlier run of this program.

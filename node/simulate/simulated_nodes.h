@@ -50,6 +50,8 @@ class SimulatedNodes {
   void OnPod(const client::ObjectPtr& before, const client::ObjectPtr& after);
   PodPlace Place(const client::CachedObject& object, const SimulatedPod& pod,
                  const NodeOffer& offer);
+  // Pods that ran before this program started keep what they have, whichever pod is looked at first.
+  void AdoptRunning() SUBLET_REQUIRES(mutex_);
   void Release(const std::string& node, const std::string& uid);
   bool IsImageMissing(const SimulatedPod& pod) const;
   void RunLeases();
@@ -72,6 +74,7 @@ class SimulatedNodes {
   int registered_ SUBLET_GUARDED_BY(mutex_) = 0;
   bool stopped_ SUBLET_GUARDED_BY(mutex_) = false;
   bool started_ SUBLET_GUARDED_BY(mutex_) = false;
+  bool adopted_ SUBLET_GUARDED_BY(mutex_) = false;
   std::thread leases_;
 };
 
