@@ -110,12 +110,25 @@ Result<Json> ServiceSyncer::Allocate(const Json& service, Deadline deadline) {
   if (IsKubernetesService(key)) {
     return Json{{"clusterIP", context().api_address}};
   }
-  const bool is_new = kube::UidOf(service).empty();  // it is not stored yet
-  if (is_new) {
-    BeginAnswer(key);
+  if (!kube::UidOf(service).empty()) {
+    return MakeTwin(key, service, deadline);  // it is stored already
   }
+  // A name that is taken is refused here: the one who has it keeps its twin as it is, and a deletion
+  // of it does not wait for this request.
+  if (Virtual(key) != nullptr) {
+    const auto there = context().virtual_client.Get(VirtualTarget(key));
+    if (there.ok() && !kube::IsDeleting(*there)) {
+      return AlreadyExists({"", "services"}, key.name);
+    }
+  }
+  return MakeNewTwin(key, service, deadline);
+}
+
+Result<Json> ServiceSyncer::MakeNewTwin(const kube::ObjectKey& key, const Json& service,
+                                        Deadline deadline) {
+  BeginAnswer(key);
   auto given = MakeTwin(key, service, deadline);
-  if (!given.ok() && is_new) {
+  if (!given.ok()) {
     EndAnswer(key);
   }
   return given;
@@ -228,7 +241,7 @@ Result<Outcome> ServiceSyncer::Rebuild(const Json& service, const Json& host) {
     port.erase("nodePort");
   }
   const kube::ObjectKey key = kube::KeyOf(service);
-  SUBLET_TRY(const Json given, Allocate(again, After(std::chrono::seconds(10))));
+  SUBLET_TRY(const Json given, MakeNewTwin(key, again, After(std::chrono::seconds(10))));
   (void)given;
   // Durable before the old one goes: whatever ends between the two steps, the Service is the tenant's.
   SUBLET_RETURN_IF_ERROR(context().mapping.NoteSynced(info().name, key, kube::Dump(again)));

@@ -25,7 +25,7 @@ class ServiceSyncer final : public TranslatedKind {
   // Makes the host Service of a virtual one that is about to be written, or brings an existing one
   // to its ports and type, and returns its spec as the host stored it (clusterIP, clusterIPs,
   // ipFamilies, nodePorts): what the tenant's request is answered with.
-  // Errors: the host's; Timeout.   Threads: any.
+  // Errors: AlreadyExists; the host's; Timeout.   Threads: any.
   Result<kube::Json> Allocate(const kube::Json& virtual_service, Deadline deadline);
 
  private:
@@ -42,6 +42,9 @@ class ServiceSyncer final : public TranslatedKind {
   bool IsBeingRemade(const kube::ObjectKey& key) const;
   // The Service is in the store: no request is on its way, nothing is to be remade.
   Result<void> NoteThere(const kube::ObjectKey& key);
+  // MakeTwin for a Service on its way into the store: the twin is left alone until it is there.
+  Result<kube::Json> MakeNewTwin(const kube::ObjectKey& key, const kube::Json& virtual_service,
+                                 Deadline deadline);
   Result<kube::Json> MakeTwin(const kube::ObjectKey& key, const kube::Json& virtual_service,
                               Deadline deadline);
 

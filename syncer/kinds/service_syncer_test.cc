@@ -169,5 +169,25 @@ TEST_F(ServiceSync, ARebuildThatLostItsTwinTooIsFinished) {
   EXPECT_TRUE(user.Get(kVirtual).ok());
 }
 
+TEST_F(ServiceSync, APostOfATakenNameTouchesNoTwinAndDelaysNoDeletion) {
+  const client::Client user(tenant_, "user");
+  const Json stored =
+      *user.Create({{"", "v1", "services"}, "default", "", ""}, Service("10.96.1.1"));
+  Life life(facts_, tenant_, host_);
+  life.tenant_informers.Start();
+  ASSERT_TRUE(life.tenant_informers.WaitSynced(After(std::chrono::seconds(20))));
+  ASSERT_TRUE(life.services.SyncToHost(stored).ok());
+  Json second = Service("10.96.1.1");
+  second["spec"]["ports"][0]["port"] = 81;
+  const auto refused = life.services.Allocate(second, After(std::chrono::seconds(20)));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_TRUE(refused.error().Is(Reason::kAlreadyExists)) << refused.error().message();
+  EXPECT_EQ(HostTwin(life)["spec"]["ports"][0]["port"], 80);
+  ASSERT_TRUE(user.Delete(kVirtual).ok());
+  ASSERT_TRUE(life.services.SyncToVirtual(kKey, HostTwin(life)).ok());
+  EXPECT_TRUE(HostTwin(life).is_null());
+  life.tenant_informers.Stop();
+}
+
 }  // namespace
 }  // namespace sublet::syncer
