@@ -6,6 +6,7 @@
 #include "scheduler/filters.h"
 #include "scheduler/kube_scores.h"
 #include "scheduler/messages.h"
+#include "scheduler/node_sets.h"
 #include "scheduler/pod_filters.h"
 
 namespace sublet::scheduler {

@@ -9,7 +9,9 @@
 #include "scheduler/case_loader.h"
 #include "scheduler/cases.h"
 #include "scheduler/min_runtime.h"
-#include "scheduler/topology.h"
+#include "scheduler/node_sets.h"
+#include "scheduler/topology_capacity.h"
+#include "scheduler/topology_levels.h"
 
 namespace sublet::scheduler {
 
