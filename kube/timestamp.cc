@@ -1,6 +1,5 @@
 #include "kube/timestamp.h"
 
-#include <charconv>
 #include <cstdint>
 #include <cstdio>
 
@@ -224,6 +223,70 @@ std::string FormatDuration(nanoseconds duration) {
   return sign + text;
 }
 
+namespace {
+
+// The longest duration has 2^63 ns; only a negative one may be that long.
+constexpr std::uint64_t kLongestNanos = std::uint64_t{1} << 63;
+
+// A number of a Go duration: digits, or digits with a point before, after or among them.
+struct GoNumber {
+  std::uint64_t whole = 0;
+  double fraction = 0;        // the digits behind the point, as many as fit
+  double fraction_scale = 1;  // 10 to the power of their count
+};
+
+// Takes a number off the front of *left. False when there is none, or when it is beyond 2^63.
+bool ReadGoNumber(std::string_view* left, GoNumber* number) {
+  std::size_t at = 0;
+  const auto digit = [&] { return at < left->size() && (*left)[at] >= '0' && (*left)[at] <= '9'; };
+  for (; digit(); ++at) {
+    const auto value = static_cast<std::uint64_t>((*left)[at] - '0');
+    if (number->whole > (kLongestNanos - value) / 10) {
+      return false;
+    }
+    number->whole = number->whole * 10 + value;
+  }
+  std::size_t digits = at;
+  if (at < left->size() && (*left)[at] == '.') {
+    std::uint64_t fraction = 0;
+    bool full = false;  // what no longer fits is below a nanosecond
+    for (++at; digit(); ++at) {
+      ++digits;
+      const auto value = static_cast<std::uint64_t>((*left)[at] - '0');
+      full = full || fraction > (kLongestNanos - value) / 10;
+      if (!full) {
+        fraction = fraction * 10 + value;
+        number->fraction_scale *= 10;
+      }
+    }
+    number->fraction = static_cast<double>(fraction);
+  }
+  left->remove_prefix(at);
+  return digits > 0;
+}
+
+// 0 for an unknown unit.
+std::uint64_t NanosOfUnit(std::string_view unit) {
+  static constexpr std::pair<std::string_view, std::uint64_t> kUnits[] = {
+      {"ns", 1},
+      {"us", 1'000},
+      {"\xc2\xb5s", 1'000},  // U+00B5, the micro sign
+      {"\xce\xbcs", 1'000},  // U+03BC, the Greek letter mu
+      {"ms", 1'000'000},
+      {"s", 1'000'000'000},
+      {"m", 60'000'000'000},
+      {"h", 3'600'000'000'000},
+  };
+  for (const auto& [name, nanos] : kUnits) {
+    if (unit == name) {
+      return nanos;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
 Result<nanoseconds> ParseDuration(std::string_view text) {
   const auto invalid = [&] { return BadRequest("time: invalid duration " + GoQuote(text)); };
   std::string_view left = text;
@@ -238,42 +301,42 @@ Result<nanoseconds> ParseDuration(std::string_view text) {
   if (left.empty()) {
     return invalid();
   }
-  static constexpr std::pair<std::string_view, double> kUnits[] = {
-      {"ns", 1},   {"us", 1e3}, {"\xc2\xb5s", 1e3}, {"\xce\xbcs", 1e3},
-      {"ms", 1e6}, {"s", 1e9},  {"m", 6e10},        {"h", 3.6e12},
-  };
-  long double total = 0;
+  std::uint64_t total = 0;
   while (!left.empty()) {
-    const std::size_t digits = left.find_first_not_of("0123456789.");
-    const std::string_view number = left.substr(0, digits);
-    if (number.empty() || number == "." || number.find('.') != number.rfind('.')) {
+    GoNumber number;
+    if (!ReadGoNumber(&left, &number)) {
       return invalid();
     }
-    if (digits == std::string_view::npos) {
-      return BadRequest("time: missing unit in duration " + GoQuote(text));
-    }
-    left.remove_prefix(digits);
     const std::size_t width = std::min(left.find_first_of("0123456789."), left.size());
     const std::string_view unit = left.substr(0, width);
     left.remove_prefix(width);
-    double scale = 0;
-    for (const auto& [name, value] : kUnits) {
-      if (unit == name) {
-        scale = value;
-      }
+    if (unit.empty()) {
+      return BadRequest("time: missing unit in duration " + GoQuote(text));
     }
+    const std::uint64_t scale = NanosOfUnit(unit);
     if (scale == 0) {
       return BadRequest("time: unknown unit " + GoQuote(unit) + " in duration " + GoQuote(text));
     }
-    long double value = 0;
-    std::from_chars(number.data(), number.data() + number.size(), value);
-    total += value * scale;
+    if (number.whole > kLongestNanos / scale) {
+      return invalid();
+    }
+    // Each part is cut to whole nanoseconds by itself, as Go does.
+    const std::uint64_t part =
+        number.whole * scale +
+        static_cast<std::uint64_t>(number.fraction *
+                                   (static_cast<double>(scale) / number.fraction_scale));
+    total += part;  // both at most 2^63 and a second part below one unit: no wrap before the check
+    if (part > kLongestNanos || total > kLongestNanos) {
+      return invalid();
+    }
   }
-  if (total > 9.223372036854775807e18L) {
+  if (negative) {
+    return nanoseconds(static_cast<std::int64_t>(0 - total));
+  }
+  if (total == kLongestNanos) {
     return invalid();
   }
-  const auto nanos = static_cast<std::int64_t>(total);
-  return nanoseconds(negative ? -nanos : nanos);
+  return nanoseconds(static_cast<std::int64_t>(total));
 }
 
 std::string HumanDuration(nanoseconds duration) {

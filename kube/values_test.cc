@@ -155,6 +155,55 @@ TEST(Timestamp, DurationsReadAndWriteAsGoDoes) {
     EXPECT_EQ(ParseDuration(c.text)->count(), c.nanos) << c.text;
     EXPECT_EQ(FormatDuration(nanoseconds(c.nanos)), c.shown) << c.text;
   }
+  for (const auto& [text, nanos] : std::vector<std::pair<const char*, std::int64_t>>{
+           {"1.5h", 5'400'000'000'000},
+           {"+.5s", 500'000'000},
+           {"1.s", 1'000'000'000},
+           {"-0.1s", -100'000'000},
+           {"0.3s0.7ns0.7ns", 300'000'000},
+           {"3\xc2\xb5s", 3'000},
+           {"3\xce\xbcs", 3'000},
+           {"1h1us", 3'600'000'001'000},
+           {"0.9223372036854775807h", 3'320'413'933'267},
+           {"0.100000000000000000000h", 360'000'000'000},
+           {"0.830103483285477580700h", 2'988'372'539'827},
+           {"9223372036854775807ns", INT64_MAX},
+           {"-9223372036854775808ns", INT64_MIN},
+           {"-9223372036854775.808us", INT64_MIN},
+           {"-0", 0}}) {
+    ASSERT_TRUE(ParseDuration(text).ok()) << text;
+    EXPECT_EQ(ParseDuration(text)->count(), nanos) << text;
+  }
+  for (const char* bad : {"-",
+                          "+",
+                          ".",
+                          "s",
+                          ".s",
+                          "-.s",
+                          "+-1s",
+                          "1e3s",
+                          "0x10s",
+                          " 1s",
+                          "1s ",
+                          "1S",
+                          "1d",
+                          "1_0s",
+                          "1.2.3s",
+                          "3 s",
+                          "inf",
+                          "nan",
+                          "00",
+                          "9223372036854775808ns",
+                          "9223372036854775.808us",
+                          "-9223372036854775809ns",
+                          "9223372036854ms775us808ns",
+                          "2562048h",
+                          "1e300h",
+                          "18446744073709551616ns",
+                          "9000000000000000000ns9000000000000000000ns",
+                          "2562047h60m"}) {
+    EXPECT_FALSE(ParseDuration(bad).ok()) << bad;
+  }
   EXPECT_EQ(ParseDuration("5").error().message(), "time: missing unit in duration \"5\"");
   EXPECT_EQ(ParseDuration("5x").error().message(), "time: unknown unit \"x\" in duration \"5x\"");
   EXPECT_EQ(ParseDuration("").error().message(), "time: invalid duration \"\"");

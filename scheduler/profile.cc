@@ -95,37 +95,13 @@ Result<PlacementOrder> Strategy(const std::string& key, const std::string& value
   return BadValue(key, value, "binpack or spread");
 }
 
-// Go's duration: a sequence of number and unit (h, m, s, ms).
+// A duration as Go writes it; parts of a millisecond are cut.
 Result<Millis> Duration(const std::string& key, const std::string& value) {
-  const char* at = value.c_str();
-  const double sign = *at == '-' ? -1 : 1;
-  at += *at == '-' ? 1 : 0;
-  double total = 0;
-  bool any = false;
-  while (*at != '\0') {
-    char* end = nullptr;
-    const double number = std::strtod(at, &end);
-    if (end == at) {
-      return BadValue(key, value, "a duration");
-    }
-    const std::string rest(end);
-    const bool ms = rest.compare(0, 2, "ms") == 0;
-    const double unit = ms               ? 1
-                        : rest[0] == 's' ? 1000
-                        : rest[0] == 'm' ? 60'000
-                        : rest[0] == 'h' ? 3'600'000
-                                         : 0;
-    if (unit == 0) {
-      return BadValue(key, value, "a duration");
-    }
-    total += number * unit;
-    any = true;
-    at = end + (ms ? 2 : 1);
-  }
-  if (!any || !std::isfinite(total) || std::abs(total) > 1e15) {
+  const auto duration = kube::ParseDuration(value);
+  if (!duration.ok()) {
     return BadValue(key, value, "a duration");
   }
-  return static_cast<Millis>(sign * total);
+  return std::chrono::duration_cast<std::chrono::milliseconds>(*duration).count();
 }
 
 bool IsAction(const std::string& name) {
@@ -200,6 +176,41 @@ Result<void> SetUsageParam(UsageParams& usage, const std::string& key, const std
                     "tumblingWindowStartTime, windowSize, windowType");
 }
 
+constexpr std::string_view kDepthPrefix = "queueDepthPerAction.";
+
+constexpr std::pair<std::string_view, Millis Profile::*> kDurations[] = {
+    {"defaultStalenessGracePeriod", &Profile::stale_grace},
+    {"preemptMinRuntime", &Profile::preempt_min_runtime},
+    {"reclaimMinRuntime", &Profile::reclaim_min_runtime},
+    {"reserveAfter", &Profile::reserve_after},
+};
+constexpr std::pair<std::string_view, bool Profile::*> kFlags[] = {
+    {"allowConsolidatingReclaim", &Profile::consolidating_reclaim},
+    {"backfill", &Profile::backfill},
+    {"respectDisruptionBudgets", &Profile::budgets},
+    {"useSchedulingSignatures", &Profile::signatures},
+};
+
+Result<void> SetCount(Profile& profile, const std::string& key, const std::string& value) {
+  if (key.starts_with(kDepthPrefix) && !IsAction(key.substr(kDepthPrefix.size()))) {
+    return Status(Reason::kInvalid, "scheduler argument " + key +
+                                        ": no such action; known: allocate, consolidation, "
+                                        "reclaim, preempt, stalegangeviction");
+  }
+  SUBLET_TRY(const double amount, Number(key, value, key == "maxConsolidationPreemptees" ? -1 : 1));
+  if (amount != std::floor(amount) || amount > (key == "searchSteps" ? 1e12 : 1e9)) {
+    return BadValue(key, value, "a whole number");
+  }
+  if (key == "maxConsolidationPreemptees") {
+    profile.max_consolidation_victims = static_cast<int>(amount);
+  } else if (key == "searchSteps") {
+    profile.search_steps = static_cast<std::int64_t>(amount);
+  } else {
+    profile.queue_depth[key.substr(kDepthPrefix.size())] = static_cast<int>(amount);
+  }
+  return Ok();
+}
+
 }  // namespace
 
 Result<void> SetArgument(Profile& profile, const std::string& key, const std::string& value) {
@@ -207,14 +218,18 @@ Result<void> SetArgument(Profile& profile, const std::string& key, const std::st
     SUBLET_TRY(*to, Number(key, value, least));
     return Ok();
   };
-  const auto duration = [&](Millis* to) -> Result<void> {
-    SUBLET_TRY(*to, Duration(key, value));
-    return Ok();
-  };
-  const auto flag = [&](bool* to) -> Result<void> {
-    SUBLET_TRY(*to, Boolean(key, value));
-    return Ok();
-  };
+  for (const auto& [name, member] : kDurations) {
+    if (key == name) {
+      SUBLET_TRY(profile.*member, Duration(key, value));
+      return Ok();
+    }
+  }
+  for (const auto& [name, member] : kFlags) {
+    if (key == name) {
+      SUBLET_TRY(profile.*member, Boolean(key, value));
+      return Ok();
+    }
+  }
   if (key == "placementStrategy.gpu") {
     SUBLET_TRY(profile.gpu, Strategy(key, value));
     profile.devices = profile.gpu;
@@ -239,18 +254,6 @@ Result<void> SetArgument(Profile& profile, const std::string& key, const std::st
   if (key == "relcaimerSaturationMultiplier" || key == "reclaimerSaturationMultiplier") {
     return number(&profile.saturation, 1);
   }
-  if (key == "defaultStalenessGracePeriod") {
-    return duration(&profile.stale_grace);
-  }
-  if (key == "preemptMinRuntime") {
-    return duration(&profile.preempt_min_runtime);
-  }
-  if (key == "reclaimMinRuntime") {
-    return duration(&profile.reclaim_min_runtime);
-  }
-  if (key == "reserveAfter") {
-    return duration(&profile.reserve_after);
-  }
   if (key == "reclaimResolveMethod") {
     if (value != "lca" && value != "queue") {
       return BadValue(key, value, "lca or queue");
@@ -258,38 +261,9 @@ Result<void> SetArgument(Profile& profile, const std::string& key, const std::st
     profile.min_runtime_by_lca = value == "lca";
     return Ok();
   }
-  if (key == "allowConsolidatingReclaim") {
-    return flag(&profile.consolidating_reclaim);
-  }
-  if (key == "useSchedulingSignatures") {
-    return flag(&profile.signatures);
-  }
-  if (key == "respectDisruptionBudgets") {
-    return flag(&profile.budgets);
-  }
-  if (key == "backfill") {
-    return flag(&profile.backfill);
-  }
   if (key == "maxConsolidationPreemptees" || key == "searchSteps" ||
-      key.compare(0, 20, "queueDepthPerAction.") == 0) {
-    if (key.compare(0, 20, "queueDepthPerAction.") == 0 && !IsAction(key.substr(20))) {
-      return Status(Reason::kInvalid, "scheduler argument " + key +
-                                          ": no such action; known: allocate, consolidation, "
-                                          "reclaim, preempt, stalegangeviction");
-    }
-    double amount = 0;
-    SUBLET_RETURN_IF_ERROR(number(&amount, key == "maxConsolidationPreemptees" ? -1 : 1));
-    if (amount != std::floor(amount) || amount > (key == "searchSteps" ? 1e12 : 1e9)) {
-      return BadValue(key, value, "a whole number");
-    }
-    if (key == "maxConsolidationPreemptees") {
-      profile.max_consolidation_victims = static_cast<int>(amount);
-    } else if (key == "searchSteps") {
-      profile.search_steps = static_cast<std::int64_t>(amount);
-    } else {
-      profile.queue_depth[key.substr(20)] = static_cast<int>(amount);
-    }
-    return Ok();
+      key.starts_with(kDepthPrefix)) {
+    return SetCount(profile, key, value);
   }
   return Status(
       Reason::kInvalid,
