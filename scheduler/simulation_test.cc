@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kube/json.h"
 #include "scheduler/replay.h"
 #include "scheduler/testing.h"
 

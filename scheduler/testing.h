@@ -100,6 +100,32 @@ inline PodSpec MakePod(const std::string& group, int index, int gpus,
   return pod;
 }
 
+// A pod for kube-scheduler: it has no group.
+inline PodSpec MakeKubePod(const std::string& name, const std::string& node = "") {
+  PodSpec pod = MakePod(name, 0, 0, node);
+  pod.scheduler_name = "default-scheduler";
+  pod.group.clear();
+  return pod;
+}
+
+// One node n1, and the queues a and b with one GPU each.
+struct Cluster {
+  Engine engine;
+  explicit Cluster(Profile profile = *NamedProfile("kai-0.13"), int gpus = 2)
+      : engine({std::move(profile)}) {
+    engine.Apply(MakeNode("n1", gpus));
+    engine.Apply(MakeQueue("root", "", kUnlimited));
+    engine.Apply(MakeQueue("a", "root", 1));
+    engine.Apply(MakeQueue("b", "root", 1));
+  }
+  void Add(const PodGroupSpec& group, std::vector<PodSpec> pods) {
+    engine.Apply(group);
+    for (const PodSpec& pod : pods) {
+      engine.Apply(pod);
+    }
+  }
+};
+
 // Everything that decisions depend on, by name, so that two states can be compared.
 std::string Digest(const State& state);
 std::string DecisionText(const CycleResult& result);
