@@ -1,36 +1,15 @@
-// Replay: one history of a cluster under several profiles, to compare them before choosing. The
-// history is what a cluster shows: `kubectl get
-// nodes,pods,queues,podgroups,topologies,priorityclasses -A -o json`, or watch events ({"type":
-// ..., "object": ...}, `kubectl get --watch --output-watch-events -o json`). Every pod arrives when
-// it was created and, where the history tells how long it ran, ends that long after it was placed;
-// one that was evicted starts again. Source: DESIGN.md section 4, scheduler. Threads: pure, any.
+// Replay: one history of a cluster (scheduler/history.h) under several profiles, to compare them
+// before choosing. A pod that was evicted starts again. Source: DESIGN.md section 4, scheduler.
+// Threads: pure, any.
 #pragma once
 
 #include <map>
 #include <string>
 #include <vector>
 
-#include "base/result.h"
-#include "kube/json.h"
-#include "scheduler/engine.h"
+#include "scheduler/history.h"
 
 namespace sublet::scheduler {
-
-struct HistoryPod {
-  PodSpec spec;  // as it arrives: pending
-  Millis arrives = 0;
-  Millis runs = -1;  // -1 = for ever
-};
-
-struct History {
-  Snapshot base;                 // everything but pods and groups that come with pods
-  std::vector<HistoryPod> pods;  // by arrival, then name
-  Millis begin = 0;
-};
-
-// Reads a history. At most 200,000 pods.
-// Errors: BadRequest (no JSON, no objects of a cluster, no pods), RequestEntityTooLarge.
-Result<History> ReadHistory(const std::string& text);
 
 struct ReplayReport {
   std::string profile;
