@@ -374,6 +374,9 @@ class State {
   JobId JobFor(const PodSpec& spec, int profile);
   void AttachTask(TaskId id, JobId job);
   void DetachTask(TaskId id);
+  TaskId NewTask(const std::string& uid);
+  // Puts a task that has its job on the node its status says, or lets it wait for that node.
+  void Settle(TaskId id, const std::string& node_name, NodeId node, const std::vector<int>& groups);
   void ClearTask(TaskId id);  // off its node, queues and job
   void RebuildTree(Job& job, const SubGroupSpec& root);
   void Account(NodeId node, const Placement& placement, const Task& task, int sign);

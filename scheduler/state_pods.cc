@@ -163,6 +163,72 @@ void State::ClearTask(TaskId id) {
   DetachTask(id);
 }
 
+TaskId State::NewTask(const std::string& uid) {
+  TaskId id = kNone;
+  if (free_tasks_.empty()) {
+    id = static_cast<TaskId>(tasks.size());
+    tasks.emplace_back();
+  } else {
+    id = free_tasks_.back();
+    free_tasks_.pop_back();
+  }
+  tasks[static_cast<std::size_t>(id)] = std::make_unique<Task>();
+  task_index_[uid] = id;
+  return id;
+}
+
+void State::Settle(TaskId id, const std::string& node_name, NodeId node,
+                   const std::vector<int>& groups) {
+  Task& t = task(id);
+  const Status status = t.status;
+  if (ActiveUsed(status) && node != kNone) {
+    t.node = node;
+    t.groups = groups;
+    Place(id, node, status, groups);
+  } else if (ActiveUsed(status) && !node_name.empty()) {
+    t.groups = groups;
+    t.accepted = t.shape->quota;
+    t.accepted[kGpu] += t.dra_quota;
+    waiting_node_[node_name].insert(id);
+  }
+  if (ActiveAllocated(status)) {
+    ChargeQueues(id, 1);
+  }
+  if (t.foreign && t.node != kNone) {
+    CountNode(t.node);
+  }
+  if (t.node != kNone) {
+    ++usage_generation;
+  }
+}
+
+namespace {
+
+// What a task takes over as it is.
+void CopySpec(const PodSpec& spec, Task* to) {
+  Task& t = *to;
+  t.uid = spec.uid;
+  t.ns = spec.ns;
+  t.name = spec.name;
+  t.sub_group = spec.sub_group;
+  t.scheduler_name = spec.scheduler_name;
+  t.group_key = spec.group;
+  t.labels = std::make_shared<const Labels>(spec.labels);
+  t.claims = spec.claims;
+  t.attachments = spec.attachments;
+  t.nominated_node = spec.nominated_node;
+  t.unschedulable_reason = spec.unschedulable_reason;
+  t.legacy_mig = spec.legacy_mig;
+  t.never_preempts = spec.never_preempts;
+  t.order_priority = spec.task_priority;
+  t.role_rank = spec.role_rank;
+  t.priority = spec.priority;
+  t.created = spec.created;
+  t.deleted = spec.deleted;
+}
+
+}  // namespace
+
 void State::UpsertPod(const PodSpec& spec, int profile) {
   TaskId id = FindTask(spec.uid);
   Status status = StatusFor(spec);
@@ -202,43 +268,18 @@ void State::UpsertPod(const PodSpec& spec, int profile) {
     *tasks[static_cast<std::size_t>(id)] = Task{};
     task(id).dirty = dirty;
   } else {
-    if (free_tasks_.empty()) {
-      id = static_cast<TaskId>(tasks.size());
-      tasks.emplace_back();
-    } else {
-      id = free_tasks_.back();
-      free_tasks_.pop_back();
-    }
-    tasks[static_cast<std::size_t>(id)] = std::make_unique<Task>();
-    task_index_[spec.uid] = id;
+    id = NewTask(spec.uid);
   }
   if (spec.refused > refused) {
     refused = spec.refused;
     retry_at = RetryAfterRefusal(spec);
   }
   Task& t = task(id);
-  t.uid = spec.uid;
-  t.ns = spec.ns;
-  t.name = spec.name;
-  t.sub_group = spec.sub_group;
-  t.scheduler_name = spec.scheduler_name;
-  t.group_key = spec.group;
+  CopySpec(spec, &t);
   t.shape = InternShape(spec.request, spec.constraints);
-  t.labels = std::make_shared<const Labels>(spec.labels);
-  t.claims = spec.claims;
-  t.attachments = spec.attachments;
   t.devices = std::move(devices);
-  t.nominated_node = spec.nominated_node;
-  t.unschedulable_reason = spec.unschedulable_reason;
-  t.legacy_mig = spec.legacy_mig;
   t.foreign = profile == kNone;
-  t.never_preempts = spec.never_preempts;
   t.real = real;
-  t.order_priority = spec.task_priority;
-  t.role_rank = spec.role_rank;
-  t.priority = spec.priority;
-  t.created = spec.created;
-  t.deleted = spec.deleted;
   t.retry_at = retry_at;
   t.rejected = rejected;
   t.refused = refused;
@@ -251,25 +292,7 @@ void State::UpsertPod(const PodSpec& spec, int profile) {
     pipelined.insert(id);
   }
   AttachTask(id, JobFor(spec, profile));
-  if (ActiveUsed(status) && node != kNone) {
-    t.node = node;
-    t.groups = groups;
-    Place(id, node, status, groups);
-  } else if (ActiveUsed(status) && !spec.node.empty()) {
-    t.groups = groups;
-    t.accepted = t.shape->quota;
-    t.accepted[kGpu] += t.dra_quota;
-    waiting_node_[spec.node].insert(id);
-  }
-  if (ActiveAllocated(status)) {
-    ChargeQueues(id, 1);
-  }
-  if (t.foreign && t.node != kNone) {
-    CountNode(t.node);
-  }
-  if (t.node != kNone) {
-    ++usage_generation;
-  }
+  Settle(id, spec.node, node, groups);
   MarkDirty(id);
   for (const std::string& name : t.claims) {
     ShareClaim(t.ns + "/" + name);
