@@ -107,6 +107,10 @@ Json Service(const char* ip) {
 
 class ServiceSync : public ::testing::Test {
  protected:
+  // The tenant's Service, as stored.
+  Json Create() {
+    return *user_.Create({{"", "v1", "services"}, "default", "", ""}, Service("10.96.1.1"));
+  }
   Json HostTwin(const Life& life) {
     const client::Target target{{"", "v1", "services"}, "sublet-t", "web-x-default-x-t", ""};
     auto found = life.host_client.Get(target);
@@ -117,12 +121,11 @@ class ServiceSync : public ::testing::Test {
       std::make_shared<client::testing::MemoryServer>();
   std::shared_ptr<client::testing::MemoryServer> host_ =
       std::make_shared<client::testing::MemoryServer>();
+  const client::Client user_{tenant_, "user"};
 };
 
 TEST_F(ServiceSync, AKillBetweenTheTwoStepsOfARebuildLosesNothing) {
-  const client::Client user(tenant_, "user");
-  const Json stored =
-      *user.Create({{"", "v1", "services"}, "default", "", ""}, Service("10.96.1.1"));
+  const Json stored = Create();
   {
     auto dying = std::make_shared<KilledAfterDelete>(tenant_);
     Life life(facts_, dying, host_);
@@ -135,27 +138,25 @@ TEST_F(ServiceSync, AKillBetweenTheTwoStepsOfARebuildLosesNothing) {
             .ok());
     EXPECT_FALSE(life.services.Sync(stored, HostTwin(life)).ok());
     EXPECT_TRUE(dying->killed);
-    EXPECT_FALSE(user.Get(kVirtual).ok());
+    EXPECT_FALSE(user_.Get(kVirtual).ok());
   }
   Life life(facts_, tenant_, host_);
   ASSERT_TRUE(life.services.SyncToVirtual(kKey, HostTwin(life)).ok());
-  const auto again = user.Get(kVirtual);
+  const auto again = user_.Get(kVirtual);
   ASSERT_TRUE(again.ok());
   EXPECT_EQ((*again)["metadata"]["labels"]["app"], "web");
   EXPECT_EQ((*again)["spec"]["ports"][0]["port"], 80);
   EXPECT_FALSE((*again)["spec"].contains("clusterIP"));  // given by the twin, as the API answers
   EXPECT_FALSE(HostTwin(life).is_null());
   // From here on it is a Service as any other: deleted by its tenant, its twin goes.
-  ASSERT_TRUE(user.Delete(kVirtual).ok());
+  ASSERT_TRUE(user_.Delete(kVirtual).ok());
   ASSERT_TRUE(life.services.SyncToVirtual(kKey, HostTwin(life)).ok());
   EXPECT_TRUE(HostTwin(life).is_null());
-  EXPECT_FALSE(user.Get(kVirtual).ok());
+  EXPECT_FALSE(user_.Get(kVirtual).ok());
 }
 
 TEST_F(ServiceSync, ARebuildThatLostItsTwinTooIsFinished) {
-  const client::Client user(tenant_, "user");
-  const Json stored =
-      *user.Create({{"", "v1", "services"}, "default", "", ""}, Service("10.96.1.1"));
+  const Json stored = Create();
   {
     auto dying = std::make_shared<KilledAfterDelete>(tenant_);
     Life life(facts_, dying, host_);
@@ -166,13 +167,11 @@ TEST_F(ServiceSync, ARebuildThatLostItsTwinTooIsFinished) {
   }
   Life life(facts_, tenant_, host_);
   ASSERT_TRUE(life.services.Gone(kKey).ok());
-  EXPECT_TRUE(user.Get(kVirtual).ok());
+  EXPECT_TRUE(user_.Get(kVirtual).ok());
 }
 
 TEST_F(ServiceSync, APostOfATakenNameTouchesNoTwinAndDelaysNoDeletion) {
-  const client::Client user(tenant_, "user");
-  const Json stored =
-      *user.Create({{"", "v1", "services"}, "default", "", ""}, Service("10.96.1.1"));
+  const Json stored = Create();
   Life life(facts_, tenant_, host_);
   life.tenant_informers.Start();
   ASSERT_TRUE(life.tenant_informers.WaitSynced(After(std::chrono::seconds(20))));
@@ -183,7 +182,7 @@ TEST_F(ServiceSync, APostOfATakenNameTouchesNoTwinAndDelaysNoDeletion) {
   ASSERT_FALSE(refused.ok());
   EXPECT_TRUE(refused.error().Is(Reason::kAlreadyExists)) << refused.error().message();
   EXPECT_EQ(HostTwin(life)["spec"]["ports"][0]["port"], 80);
-  ASSERT_TRUE(user.Delete(kVirtual).ok());
+  ASSERT_TRUE(user_.Delete(kVirtual).ok());
   ASSERT_TRUE(life.services.SyncToVirtual(kKey, HostTwin(life)).ok());
   EXPECT_TRUE(HostTwin(life).is_null());
   life.tenant_informers.Stop();
