@@ -132,12 +132,18 @@ def row24(t, host, place):
                  t.pod("r24q"))
 
 
+def is_pod(path, item):
+    """Whether `item` is a pod: under /pods are refusals and bookmarks too."""
+    spec = item.get("spec")
+    return "/pods" in path and isinstance(spec, dict) and isinstance(spec.get("containers"), list)
+
+
 def newer(path, item):
     """A host one minor newer: fields, conditions and states that a tenant does not know."""
-    if not isinstance(item.get("spec"), dict) or "/pods" not in path:
+    if not is_pod(path, item):
         return
     item["spec"]["futurePolicy"] = {"mode": "Later"}
-    for container in item["spec"].get("containers", []):
+    for container in item["spec"]["containers"]:
         container["futureMode"] = "x"
     status = item.setdefault("status", {})
     status["futureState"] = "Fine"
@@ -182,7 +188,7 @@ def row28(t, host, place):
     for name, changes in (("newer", {"change_answer": newer}),
                           ("older", {"change_request": older,
                                      "change_answer": lambda path, item: drop_new(item)
-                                     if "/pods" in path else None})):
+                                     if is_pod(path, item) else None})):
         t = Tenant(host, "skew-" + name)
         proxy = Between(host, place.work, "skew-" + name, **changes)
         proxy.rewrite(t.host_kubeconfig)
