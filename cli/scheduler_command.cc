@@ -130,6 +130,22 @@ int Queues(int argc, char** argv) {
   return 0;
 }
 
+void PrintNodes(const Json& answer) {
+  if (answer["nodes"].empty()) {
+    return;
+  }
+  // Of a pod that has its node the table says where one more like it would fit.
+  const std::string_view own = kube::FindString(answer, {"node"});
+  std::printf("\n%s:\n", own.empty() ? "Nodes" : "Nodes, for one more pod like it");
+  Table table({"NODE", "RESULT"});
+  for (const Json& row : answer["nodes"]) {
+    const auto reason = kube::FindString(row, {"reason"});
+    table.Row({std::string(kube::FindString(row, {"node"})),
+               reason.empty() ? "fits" : std::string(reason)});
+  }
+  table.Print();
+}
+
 void PrintHolders(const Json& answer) {
   if (answer["holders"].empty()) {
     return;
@@ -160,17 +176,12 @@ void PrintExplanation(const Json& answer) {
   for (const Json& failure : answer["failures"]) {
     const auto detail = kube::FindString(failure, {"detail"});
     const auto message = detail.empty() ? kube::FindString(failure, {"message"}) : detail;
+    if (message == kube::FindString(answer, {"dominant"})) {
+      continue;
+    }
     std::printf("  - %.*s\n", static_cast<int>(message.size()), message.data());
   }
-  if (!answer["nodes"].empty()) {
-    std::printf("\nNodes:\n");
-    Table table({"NODE", "RESULT"});
-    for (const Json& row : answer["nodes"]) {
-      const std::string reason(kube::FindString(row, {"reason"}));
-      table.Row({std::string(kube::FindString(row, {"node"})), reason.empty() ? "fits" : reason});
-    }
-    table.Print();
-  }
+  PrintNodes(answer);
   PrintHolders(answer);
   if (!answer["queues"].empty()) {
     std::printf("\nQueues, from the pod's to the root:\n");
@@ -230,12 +241,23 @@ int Explain(int argc, char** argv) {
   return 0;
 }
 
+// KAI's messages go over several lines.
+std::string OneLine(std::string text) {
+  while (!text.empty() && text.back() == '\n') {
+    text.pop_back();
+  }
+  for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at)) {
+    text.replace(at, 1, at == 0 ? "" : " ");
+  }
+  return text;
+}
+
 void PrintWhatIf(const Json& answer) {
   for (const Json& pod : answer["pods"]) {
     const std::string name = pod.value("namespace", "") + "/" + pod.value("name", "");
     const std::string node = pod.value("node", "");
     if (node.empty()) {
-      std::printf("%s would wait: %s\n", name.c_str(), pod.value("why", "").c_str());
+      std::printf("%s would wait: %s\n", name.c_str(), OneLine(pod.value("why", "")).c_str());
       continue;
     }
     std::string devices;

@@ -191,6 +191,24 @@ long PeakKib() {
   return peak;
 }
 
+// 0 when it was asked for, as `help` says.
+int PrintUsage(const std::string& asked) {
+  const bool help = asked == "--help" || asked == "-h";
+  std::fprintf(
+      help ? stdout : stderr,
+      "usage: sublet scheduler bench [--shape S] [--nodes N] [--jobs M] [--profile P] "
+      "[--repeat R]\n"
+      "  --shape S     fill (unless said otherwise), gang, reclaim-one, unschedulable, "
+      "many-queues or cycle\n"
+      "  --nodes N     nodes of eight GPUs (500)\n"
+      "  --jobs M      jobs of one GPU, or pods of the gang (4000)\n"
+      "  --profile P   default, kai-0.7, kai-0.9, kai-0.13 (unless said otherwise), "
+      "kai-0.17\n"
+      "  --repeat R    times, a line each (1)\n"
+      "Prints milliseconds from the first event in to the last decision out, loading apart.\n");
+  return help ? 0 : 2;
+}
+
 }  // namespace
 
 int RunBenchCommand(const std::vector<std::string>& args) {
@@ -201,10 +219,7 @@ int RunBenchCommand(const std::vector<std::string>& args) {
                                              {"--repeat", "1"}};
   for (std::size_t i = 0; i < args.size(); i += 2) {
     if (options.count(args[i]) == 0 || i + 1 >= args.size()) {
-      std::fprintf(stderr,
-                   "usage: bench --shape fill|gang|reclaim-one|unschedulable|many-queues|cycle "
-                   "--nodes N --jobs M\n");
-      return 2;
+      return PrintUsage(args[i]);
     }
     options[args[i]] = args[i + 1];
   }

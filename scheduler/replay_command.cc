@@ -120,6 +120,16 @@ struct ReplayOptions {
   bool json = false;
 };
 
+void PrintUsage(std::FILE* to) {
+  std::fprintf(to,
+               "usage: sublet scheduler replay FILE --profile A [--profile B ...] [-o json]\n"
+               "  FILE: kubectl get "
+               "nodes,pods,queues.scheduling.run.ai,podgroups.scheduling.run.ai,priorityclasses "
+               "-A -o json\n"
+               "Prints what each profile would have made of it, side by side: pods placed, waits, "
+               "utilisation, fairness,\nand the pods whose fate differs.\n");
+}
+
 // nullopt, and the reason on stderr, for bad arguments.
 std::optional<ReplayOptions> OptionsFrom(const std::vector<std::string>& args) {
   ReplayOptions out;
@@ -144,11 +154,7 @@ std::optional<ReplayOptions> OptionsFrom(const std::vector<std::string>& args) {
     }
   }
   if (file.empty() || profiles.empty()) {
-    std::fprintf(stderr,
-                 "usage: sublet scheduler replay FILE --profile A [--profile B ...] [-o json]\n"
-                 "  FILE: kubectl get "
-                 "nodes,pods,queues.scheduling.run.ai,podgroups.scheduling.run.ai,priorityclasses "
-                 "-A -o json\n");
+    PrintUsage(stderr);
     return std::nullopt;
   }
   return out;
@@ -157,6 +163,10 @@ std::optional<ReplayOptions> OptionsFrom(const std::vector<std::string>& args) {
 }  // namespace
 
 int RunReplayCommand(const std::vector<std::string>& args) {
+  if (!args.empty() && (args[0] == "--help" || args[0] == "-h")) {
+    PrintUsage(stdout);
+    return 0;
+  }
   const std::optional<ReplayOptions> options = OptionsFrom(args);
   if (!options) {
     return 2;

@@ -56,6 +56,24 @@ TEST(SuggestTest, TooLargeForEveryNode) {
                                                         << text;
 }
 
+TEST(SuggestTest, TheLargestRequestThatWorksAndNoneBelowIt) {
+  Snapshot cluster = OneNode(8);
+  cluster.queues[1].gpu.limit = 5;
+  cluster.groups = {MakeGroup("x", "a", 1), MakeGroup("y", "a", 1)};
+  cluster.pods = {MakePod("x", 0, 8), MakePod("y", 0, 2, "n1")};
+  const std::string text = Suggested(cluster, "x-0");
+  EXPECT_THAT(text, HasSubstr("ask for 3 GPUs instead of 8: it runs on node n1"));
+  EXPECT_EQ(text.find("ask for 2"), std::string::npos) << text;
+}
+
+TEST(SuggestTest, TheQuotaStaysWhereTheLimitIsEnough) {
+  Snapshot cluster = OneNode(4);
+  cluster.queues[1].gpu.limit = 1;
+  cluster.groups = {MakeGroup("x", "a", 1)};
+  cluster.pods = {MakePod("x", 0, 2)};
+  EXPECT_EQ(Suggested(cluster, "x-0").find(" quota of queue "), std::string::npos);
+}
+
 TEST(SuggestTest, TaintsSelectorsAndAFullCluster) {
   Snapshot cluster = OneNode(1);
   cluster.nodes[0].taints = {{"dedicated", "ml", "NoSchedule"}};

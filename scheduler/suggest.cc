@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <set>
 
 #include "scheduler/messages.h"
 #include "scheduler/simulation.h"
@@ -15,9 +16,13 @@ constexpr int kTrialsMax = 12;
 constexpr std::size_t kSuggestionsMax = 5;
 constexpr std::size_t kManyPods = 20'000;
 
+// Ways to the same end: when one of a family works, the rest of it has nothing to add.
+enum class Family : std::uint8_t { kNone, kQueueAmounts, kSmallerRequest, kMoreNodes };
+
 struct Candidate {
   std::string change;
   std::function<void(Snapshot&)> apply;
+  Family family = Family::kNone;
 };
 
 std::string Text(double value) {
@@ -70,8 +75,9 @@ class Maker {
     return dim == kGpu ? amount / kDevice : amount;
   }
 
-  void Add(std::string change, std::function<void(Snapshot&)> apply) {
-    list_.push_back({std::move(change), std::move(apply)});
+  void Add(std::string change, std::function<void(Snapshot&)> apply,
+           Family family = Family::kNone) {
+    list_.push_back({std::move(change), std::move(apply), family});
   }
 
   void MissingPods() {
@@ -133,16 +139,19 @@ class Maker {
     if (raised.empty()) {
       return;
     }
-    Add(change, [raised, member](Snapshot& to) {
-      for (QueueSpec& queue : to.queues) {
-        for (const auto& [name, dim, target] : raised) {
-          if (queue.name == name) {
-            QueueQuota* const amounts[] = {&queue.cpu, &queue.memory, &queue.gpu};
-            amounts[dim]->*member = target;
+    Add(
+        change,
+        [raised, member](Snapshot& to) {
+          for (QueueSpec& queue : to.queues) {
+            for (const auto& [name, dim, target] : raised) {
+              if (queue.name == name) {
+                QueueQuota* const amounts[] = {&queue.cpu, &queue.memory, &queue.gpu};
+                amounts[dim]->*member = target;
+              }
+            }
           }
-        }
-      }
-    });
+        },
+        Family::kQueueAmounts);
   }
   void QueueLimits() { Raise("limit", &QueueQuota::limit); }
   void QueueQuotas() {
@@ -151,23 +160,51 @@ class Maker {
         list_[list_.size() - 2].change.find(" limit of ") != std::string::npos) {
       const Candidate limit = list_[list_.size() - 2];
       const Candidate quota = list_.back();
-      Add(limit.change + ", and " + quota.change, [limit, quota](Snapshot& to) {
-        limit.apply(to);
-        quota.apply(to);
-      });
+      Add(
+          limit.change + ", and " + quota.change,
+          [limit, quota](Snapshot& to) {
+            limit.apply(to);
+            quota.apply(to);
+          },
+          Family::kQueueAmounts);
     }
   }
 
   // Applies `edit` to every waiting pod of the gang.
-  void EditPods(std::string change, std::function<void(PodSpec&)> edit) {
-    Add(std::move(change),
+  void EditPods(std::string change, std::function<void(PodSpec&)> edit,
+                Family family = Family::kNone) {
+    Add(
+        std::move(change),
         [uid = pod_.uid, group = pod_.group, edit = std::move(edit)](Snapshot& to) {
           for (PodSpec& pod : to.pods) {
             if (pod.uid == uid || (!group.empty() && pod.group == group && pod.node.empty())) {
               edit(pod);
             }
           }
-        });
+        },
+        family);
+  }
+
+  // Counts of GPUs below the one that is asked for, largest first: what the emptiest node has free,
+  // what each queue's limit leaves, and halves.
+  std::set<std::int64_t, std::greater<>> SmallerCounts() const {
+    const std::int64_t asked = pod_.request.gpu_count;
+    std::set<std::int64_t, std::greater<>> counts;
+    for (const Explanation::NodeRow& row : explanation_->nodes) {
+      counts.insert(row.idle[kGpu] / kDevice);
+    }
+    for (const QueueView& view : explanation_->queues) {
+      const ResourceShare& share = view.share.r[kGpu];
+      if (share.limit != kUnlimited) {
+        counts.insert(static_cast<std::int64_t>((share.limit - share.allocated) /
+                                                static_cast<double>(gang_)));
+      }
+    }
+    for (std::int64_t half = asked / 2; half >= 1; half /= 2) {
+      counts.insert(half);
+    }
+    std::erase_if(counts, [&](std::int64_t count) { return count < 1 || count >= asked; });
+    return counts;
   }
 
   void Constraints() {
@@ -223,10 +260,11 @@ class Maker {
   void SmallerRequest() {
     const Request& request = pod_.request;
     if (request.gpu == GpuKind::kWhole && request.gpu_count > 0) {
-      for (std::int64_t count = request.gpu_count / 2; count >= 1; count /= 2) {
-        EditPods("ask for " + std::to_string(count) + " GPUs instead of " +
-                     std::to_string(request.gpu_count),
-                 [count](PodSpec& pod) { pod.request.gpu_count = count; });
+      for (const std::int64_t count : SmallerCounts()) {
+        EditPods(
+            "ask for " + std::to_string(count) + (count == 1 ? " GPU" : " GPUs") + " instead of " +
+                std::to_string(request.gpu_count),
+            [count](PodSpec& pod) { pod.request.gpu_count = count; }, Family::kSmallerRequest);
       }
       if (request.gpu_count == 1) {
         EditPods("ask for half a GPU (gpu-fraction 0.5)", [](PodSpec& pod) {
@@ -351,7 +389,8 @@ class Maker {
       return;
     }
     for (int count : {1, 4}) {
-      Add("add " + std::to_string(count) + (count == 1 ? " node like " : " nodes like ") +
+      Add(
+          "add " + std::to_string(count) + (count == 1 ? " node like " : " nodes like ") +
               model->name,
           [node = *model, count](Snapshot& to) {
             for (int i = 0; i < count; ++i) {
@@ -364,7 +403,8 @@ class Maker {
               }
               to.nodes.push_back(std::move(copy));
             }
-          });
+          },
+          Family::kMoreNodes);
     }
   }
 
@@ -399,7 +439,11 @@ std::vector<Suggestion> Suggest(const std::vector<Profile>& profiles, const Snap
   }
   std::vector<std::pair<std::size_t, Suggestion>> good;
   int trials = snapshot.pods.size() > kManyPods ? 4 : kTrialsMax;
+  std::set<Family> done;
   for (const Candidate& candidate : Maker(profiles, snapshot, *found, now).Make()) {
+    if (done.contains(candidate.family)) {
+      continue;
+    }
     if (trials-- <= 0 || good.size() >= kSuggestionsMax) {
       break;
     }
@@ -411,6 +455,9 @@ std::vector<Suggestion> Suggest(const std::vector<Profile>& profiles, const Snap
     if (pod && !pod->node.empty()) {
       good.emplace_back(result.evicted.size(),
                         Suggestion{candidate.change, OutcomeText(pod->node, result), true});
+      if (candidate.family != Family::kNone) {
+        done.insert(candidate.family);
+      }
     }
   }
   std::stable_sort(good.begin(), good.end(),
