@@ -40,6 +40,20 @@ bool Allocator::OverCapacity(const Job& job, const Quota& asked, bool limits, Jo
   return over;
 }
 
+Quota Allocator::LeastAsked(const State& state, const std::vector<TaskId>& tasks) {
+  Quota asked{};
+  for (TaskId id : tasks) {
+    const Shape& shape = *state.task(id).shape;
+    Add(asked, shape.quota, 1);
+    if (!state.pinned_min_memory && shape.request.gpu == GpuKind::kMemory) {
+      asked[kGpu] +=
+          shape.request.gpu_count * shape.request.gpu_memory_mib * kDevice / state.MaxGpuMemory();
+    }
+  }
+  asked[kGpu] += state.count_dra ? state.ClaimGpus(tasks) : 0;
+  return asked;
+}
+
 bool Allocator::Place(Statement& statement, const std::vector<NodeId>& nodes, const JobView& view,
                       bool simulate) {
   State& state = session_.state;
@@ -49,11 +63,10 @@ bool Allocator::Place(Statement& statement, const std::vector<NodeId>& nodes, co
   simulate_ = simulate;
   session_.topology_scores.clear();
   const std::vector<TaskId> tasks = Batch(state, view, simulate);
-  Quota asked{};
-  for (TaskId id : tasks) {
-    Add(asked, state.task(id).shape->quota, 1);
+  if (state.member_trees && tasks.empty()) {
+    return false;
   }
-  asked[kGpu] += state.count_dra ? state.ClaimGpus(tasks) : 0;
+  const Quota asked = LeastAsked(state, tasks);
   JobFailure failure;
   if (!session_.profile.kube && OverCapacity(job, asked, true, &failure)) {
     if (!simulate) {
@@ -88,29 +101,62 @@ std::vector<TaskId> TasksIn(const State& state, const std::vector<TaskId>& tasks
 
 }  // namespace
 
+// The pod sets below the sub group; from KAI 0.15 on those that have pods to place.
+std::vector<int> Allocator::SetsOf(const Job& job, int index,
+                                   const std::vector<TaskId>& tasks) const {
+  std::vector<int> sets = SetsBelow(job, index);
+  if (session_.state.member_trees) {
+    std::erase_if(sets, [&](int set) {
+      return std::none_of(tasks.begin(), tasks.end(),
+                          [&](TaskId id) { return session_.state.task(id).pod_set == set; });
+    });
+  }
+  return sets;
+}
+
+// The children of the sub group in the order in which they are placed: by what they have and need,
+// or, before KAI 0.15, sub groups by name and then pod sets.
+std::vector<Member> Allocator::PlacingOrder(int index) const {
+  const Job& job = session_.state.job(view_->job);
+  const JobView whole = JobView::Whole(view_->job);
+  if (session_.state.member_trees) {
+    return MemberOrder(job, whole, index);
+  }
+  const SubGroup& group = job.groups[static_cast<std::size_t>(index)];
+  std::vector<int> children = group.groups;
+  std::sort(children.begin(), children.end(), [&](int a, int b) {
+    return job.groups[static_cast<std::size_t>(a)].name <
+           job.groups[static_cast<std::size_t>(b)].name;
+  });
+  std::vector<Member> members;
+  for (int child : children) {
+    members.push_back({true, child});
+  }
+  for (std::size_t pod_set : PodSetOrder(job, whole, group.pod_sets)) {
+    members.push_back({false, static_cast<int>(pod_set)});
+  }
+  return members;
+}
+
 bool Allocator::PlaceGroup(int index, const std::vector<NodeId>& nodes,
                            const std::vector<TaskId>& tasks) {
   State& state = session_.state;
   Job& job = state.job(view_->job);
   const SubGroup& group = job.groups[static_cast<std::size_t>(index)];
+  if (state.member_trees && tasks.empty()) {
+    return true;
+  }
   const auto sets = NodeSets(session_, topologies_, job, group.topology, group.name,
-                             SetsBelow(job, index), tasks, nodes, !simulate_);
+                             SetsOf(job, index, tasks), tasks, nodes, !simulate_);
   for (const std::vector<NodeId>& set : sets) {
     const auto mark = statement_->Mark();
-    std::vector<int> children = group.groups;
-    std::sort(children.begin(), children.end(), [&](int a, int b) {
-      return job.groups[static_cast<std::size_t>(a)].name <
-             job.groups[static_cast<std::size_t>(b)].name;
-    });
     bool placed = true;
-    for (int child : children) {
-      placed = placed && PlaceGroup(child, set, TasksIn(state, tasks, SetsBelow(job, child)));
-    }
-    if (placed) {
-      for (std::size_t pod_set : PodSetOrder(job, JobView::Whole(view_->job), group.pod_sets)) {
-        placed = placed && PlacePodSet(static_cast<int>(pod_set), set,
-                                       TasksIn(state, tasks, {static_cast<int>(pod_set)}));
-      }
+    for (const Member& member : PlacingOrder(index)) {
+      placed =
+          placed &&
+          (member.group
+               ? PlaceGroup(member.index, set, TasksIn(state, tasks, SetsBelow(job, member.index)))
+               : PlacePodSet(member.index, set, TasksIn(state, tasks, {member.index})));
     }
     if (placed) {
       return true;

@@ -25,6 +25,9 @@ class Allocator {
   // "" or the reason why the batch exceeds a limit or the quota of non-preemptible pods.
   // Fills *failure.
   bool OverCapacity(const Job& job, const Quota& asked, bool limits, JobFailure* failure);
+  // What the pods ask for as limits and quotas count it: gpu-memory requests not at all before KAI
+  // 0.16.2 and since then at the size of the largest device, the least they can cost.
+  static Quota LeastAsked(const State& state, const std::vector<TaskId>& tasks);
 
  private:
   bool PlaceGroup(int group, const std::vector<NodeId>& nodes, const std::vector<TaskId>& tasks);
@@ -35,6 +38,8 @@ class Allocator {
   bool Memoizable(const Task& task, const std::vector<NodeId>& nodes) const;
   std::string FailureText(const Task& task, const std::vector<NodeId>& nodes);
   std::vector<int> SetsBelow(const Job& job, int group) const;
+  std::vector<int> SetsOf(const Job& job, int group, const std::vector<TaskId>& tasks) const;
+  std::vector<Member> PlacingOrder(int group) const;
 
   struct Candidate {
     double score = 0;

@@ -16,6 +16,13 @@ std::string StringAt(const Json& object, const char* key) {
                                                             : "";
 }
 
+std::optional<Millis> SecondsAt(const Json& object, const char* key) {
+  if (!object.contains(key) || !object.at(key).is_number()) {
+    return std::nullopt;
+  }
+  return static_cast<Millis>(object.at(key).get<double>() * 1000);
+}
+
 Labels LabelsFrom(const Json& object) {
   Labels labels;
   for (const auto& [key, value] : object.items()) {  // sorted: nlohmann keeps objects as std::map
@@ -200,10 +207,8 @@ PodGroupSpec LoadGroup(const Json& job, bool started) {
   if (job.contains("staleSeconds") && job.at("staleSeconds").is_number()) {
     group.stale_since = kCaseNow - static_cast<Millis>(job.at("staleSeconds").get<double>() * 1000);
   }
-  if (job.contains("preemptionDelaySeconds") && job.at("preemptionDelaySeconds").is_number()) {
-    group.preemption_delay =
-        static_cast<Millis>(job.at("preemptionDelaySeconds").get<double>() * 1000);
-  }
+  group.preemption_delay = SecondsAt(job, "preemptionDelaySeconds");
+  group.staleness_grace = SecondsAt(job, "staleGraceSeconds");
   return group;
 }
 
@@ -278,6 +283,8 @@ void LoadCluster(const Json& test, const Profile& profile,
     queue.cpu = QuotaFrom(object, "cpu");
     queue.memory = QuotaFrom(object, "memory");
     queue.gpu = QuotaFrom(object, "gpu");
+    queue.preempt_min_runtime = SecondsAt(object, "preemptMinRuntimeSeconds");
+    queue.reclaim_min_runtime = SecondsAt(object, "reclaimMinRuntimeSeconds");
     engine->Apply(queue);
   }
   for (const Json& object : test.at("topologies")) {

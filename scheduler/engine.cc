@@ -16,6 +16,7 @@ Engine::Engine(std::vector<Profile> profiles)
   for (const Profile& profile : profiles_) {
     if (!profile.kube) {
       state_.pinned_min_memory = profile.pinned_min_memory;
+      state_.member_trees = profile.min_sub_group;
       state_.count_dra = profile.count_dra;
       break;
     }
@@ -108,6 +109,9 @@ void Engine::ApplyGroup(const PodGroupSpec& group, int profile) {
   const Profile& rules = profiles_[static_cast<std::size_t>(profile)];
   if (!rules.preemptibility_field) {
     adapted.preemptibility.clear();
+  }
+  if (!rules.preemption_delay) {
+    adapted.staleness_grace.reset();  // KAI has both since 0.17
   }
   if (!rules.min_sub_group) {
     std::vector<SubGroupSpec*> all{&adapted.root};

@@ -24,7 +24,20 @@ std::unique_ptr<JobOrder> VictimOrder(Session& session,
   return order;
 }
 
-// Jobs that may not evict yet: their preemption delay runs, or a bind of theirs was just rejected.
+// From KAI 0.17 on a job within its preemption delay takes no part in what evicts others.
+bool WithinDelay(Session& session, const Job& job) {
+  if (!session.profile.preemption_delay || !job.preemption_delay.has_value()) {
+    return false;
+  }
+  const Millis until = std::max(job.created, job.last_eviction) + *job.preemption_delay;
+  if (until <= session.now) {
+    return false;
+  }
+  session.MayChangeAt(until);
+  return true;
+}
+
+// Jobs that may not evict yet: a bind of theirs was just rejected.
 bool Delayed(Session& session, const Job& job) {
   for (const PodSet& set : job.pod_sets) {
     for (TaskId id : set.tasks) {
@@ -35,15 +48,7 @@ bool Delayed(Session& session, const Job& job) {
       }
     }
   }
-  if (!session.profile.preemption_delay || !job.preemption_delay.has_value()) {
-    return false;
-  }
-  const Millis until = std::max(job.created, job.last_eviction) + *job.preemption_delay;
-  if (until <= session.now) {
-    return false;
-  }
-  session.MayChangeAt(until);
-  return true;
+  return false;
 }
 
 void Note(Session& session, JobId job, Action action, std::string outcome,
@@ -155,8 +160,9 @@ void RunConsolidation(Session& session, TopologyCache& topologies) {
   if (most == 0) {
     return;
   }
-  const auto order =
-      PendingOrder(session, Action::kConsolidation, [](const Job& job) { return job.preemptible; });
+  const auto order = PendingOrder(session, Action::kConsolidation, [&](const Job& job) {
+    return job.preemptible && !WithinDelay(session, job);
+  });
   FailedSignatures failed;
   while (!order->Empty() && !session.out_of_steps) {
     const std::shared_ptr<JobView> view = order->Pop();
@@ -201,7 +207,8 @@ void RunConsolidation(Session& session, TopologyCache& topologies) {
 void RunReclaim(Session& session, TopologyCache& topologies) {
   State& state = session.state;
   const std::vector<RuntimeQueue> runtimes = RuntimeQueues(state);
-  const auto order = PendingOrder(session, Action::kReclaim, nullptr);
+  const auto order = PendingOrder(session, Action::kReclaim,
+                                  [&](const Job& job) { return !WithinDelay(session, job); });
   FailedSignatures failed;
   while (!order->Empty() && !session.out_of_steps) {
     const std::shared_ptr<JobView> view = order->Pop();
@@ -223,7 +230,8 @@ void RunReclaim(Session& session, TopologyCache& topologies) {
     int candidates = 0;
     const auto victims = [&] {
       return VictimOrder(session, [&](const Job& victim, JobId) {
-        if (victim.queue == job.queue) {
+        if (victim.queue == job.queue ||
+            (session.profile.smart_search && !MayBeVictim(state.shares, reclaimer, victim.queue))) {
           return false;
         }
         const Millis until = IsElastic(victim)
@@ -252,18 +260,14 @@ void RunReclaim(Session& session, TopologyCache& topologies) {
 void RunPreempt(Session& session, TopologyCache& topologies) {
   State& state = session.state;
   const std::vector<RuntimeQueue> runtimes = RuntimeQueues(state);
-  const auto order = PendingOrder(session, Action::kPreempt, nullptr);
+  const auto order = PendingOrder(session, Action::kPreempt,
+                                  [&](const Job& job) { return !WithinDelay(session, job); });
   Allocator allocator(session, topologies);
   FailedSignatures failed;
   while (!order->Empty() && !session.out_of_steps) {
     const std::shared_ptr<JobView> view = order->Pop();
     const Job& job = state.job(view->job);
-    Quota asked{};
-    const std::vector<TaskId> batch = Batch(state, *view, true);
-    for (TaskId id : batch) {
-      Add(asked, state.task(id).shape->quota, 1);
-    }
-    asked[kGpu] += state.count_dra ? state.ClaimGpus(batch) : 0;
+    const Quota asked = Allocator::LeastAsked(state, Batch(state, *view, true));
     JobFailure failure;
     if (allocator.OverCapacity(job, asked, false, &failure)) {
       Note(session, view->job, Action::kPreempt, failure.message, {});

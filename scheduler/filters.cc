@@ -125,12 +125,14 @@ std::string CapacityReason(Session& session, const Task& task, const Node& node)
   } else if (shape.shared) {
     request[kGpu] = static_cast<double>(MemoryShare(DeviceMemory(node, shape), node.gpu_memory)) /
                     static_cast<double>(kDevice);
-    if (!session.profile.pinned_min_memory && shape.request.gpu == GpuKind::kMemory) {
+    if (!session.profile.pinned_min_memory) {
       request[kGpu] *=
           static_cast<double>(shape.request.gpu_count);  // before 0.16.2 one device was counted
     }
   } else if (shape.request.gpu_count > 0) {
-    request[kGpu] = 1;  // KAI checks one device here; the job's check has counted them all
+    // Before 0.16.2 KAI checks one device here; the job's check has counted them all.
+    request[kGpu] =
+        session.profile.pinned_min_memory ? 1 : static_cast<double>(shape.request.gpu_count);
   }
   std::string reason;
   const std::string* model =

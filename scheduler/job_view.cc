@@ -1,10 +1,33 @@
 #include "scheduler/job_view.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <tuple>
 
 namespace sublet::scheduler {
+
+namespace {
+
+// Sub groups that say how many children they need ask a part for no more than it has. Returns
+// whether the part has any task below `group`.
+bool LeastOfMembers(const Job& job, int group, JobView* view) {
+  const SubGroup& at = job.groups[static_cast<std::size_t>(group)];
+  int have = 0;
+  for (int set : at.pod_sets) {
+    have += view->tasks[static_cast<std::size_t>(set)].empty() ? 0 : 1;
+  }
+  for (int child : at.groups) {
+    have += LeastOfMembers(job, child, view) ? 1 : 0;
+  }
+  if (at.min_sub_group.has_value()) {
+    int& least = view->least[static_cast<std::size_t>(group)];
+    least = std::min(least, have);
+  }
+  return have > 0;
+}
+
+}  // namespace
 
 JobView JobView::Part(const State& state, JobId id, const std::vector<TaskId>& members,
                       bool minima_from_members) {
@@ -16,6 +39,9 @@ JobView JobView::Part(const State& state, JobId id, const std::vector<TaskId>& m
   view.active.resize(job.pod_sets.size(), 0);
   for (const PodSet& set : job.pod_sets) {
     view.minima.push_back(set.min_available);
+  }
+  for (const SubGroup& group : job.groups) {
+    view.least.push_back(LeastChildren(group));
   }
   for (TaskId member : members) {
     const Task& task = state.task(member);
@@ -31,8 +57,12 @@ JobView JobView::Part(const State& state, JobId id, const std::vector<TaskId>& m
     std::sort(view.tasks[i].begin(), view.tasks[i].end(),
               [&](TaskId a, TaskId b) { return TaskBefore(state.task(a), state.task(b)); });
     if (minima_from_members && !view.tasks[i].empty()) {
-      view.minima[i] = static_cast<int>(view.tasks[i].size());
+      const int count = static_cast<int>(view.tasks[i].size());
+      view.minima[i] = state.member_trees ? std::min(view.minima[i], count) : count;
     }
+  }
+  if (minima_from_members) {
+    LeastOfMembers(job, 0, &view);
   }
   return view;
 }
@@ -73,6 +103,66 @@ std::vector<std::size_t> PodSetOrder(const Job& job, const JobView& view,
 
 namespace {
 
+bool Full(const Job& job, const JobView& view, int set) {
+  return view.Active(job, static_cast<std::size_t>(set)) >=
+         view.Minimum(job, static_cast<std::size_t>(set));
+}
+
+// How many children of the sub group have what they need.
+int FullMembers(const Job& job, const JobView& view, int group) {
+  const SubGroup& at = job.groups[static_cast<std::size_t>(group)];
+  int full = 0;
+  for (int set : at.pod_sets) {
+    full += Full(job, view, set) ? 1 : 0;
+  }
+  for (int child : at.groups) {
+    full +=
+        FullMembers(job, view, child) >= view.Least(job, static_cast<std::size_t>(child)) ? 1 : 0;
+  }
+  return full;
+}
+
+}  // namespace
+
+std::vector<Member> MemberOrder(const Job& job, const JobView& view, int group) {
+  const SubGroup& at = job.groups[static_cast<std::size_t>(group)];
+  std::vector<Member> members;
+  for (int child : at.groups) {
+    members.push_back({true, child});
+  }
+  for (int set : at.pod_sets) {
+    members.push_back({false, set});
+  }
+  struct Place {
+    int rank = 0;  // below its need, at or above it, without a need
+    std::int64_t have = 0, need = 0;
+    const std::string* name = nullptr;
+  };
+  const auto place = [&](const Member& member) {
+    const auto i = static_cast<std::size_t>(member.index);
+    Place out;
+    out.have = member.group ? FullMembers(job, view, member.index) : view.Active(job, i);
+    out.need = member.group ? view.Least(job, i) : view.Minimum(job, i);
+    out.rank = out.have < out.need ? 0 : out.need > 0 ? 1 : 2;
+    out.name = member.group ? &job.groups[i].name : &job.pod_sets[i].name;
+    return out;
+  };
+  std::stable_sort(members.begin(), members.end(), [&](const Member& a, const Member& b) {
+    const Place l = place(a);
+    const Place r = place(b);
+    if (l.rank != r.rank) {
+      return l.rank < r.rank;
+    }
+    // have / need, or, where nothing is needed, have.
+    const std::int64_t left = l.rank == 0 ? 0 : l.have * std::max<std::int64_t>(r.need, 1);
+    const std::int64_t right = l.rank == 0 ? 0 : r.have * std::max<std::int64_t>(l.need, 1);
+    return left != right ? left < right : *l.name < *r.name;
+  });
+  return members;
+}
+
+namespace {
+
 std::vector<std::size_t> AllInOrder(const Job& job, const JobView& view) {
   if (job.pod_sets.size() == 1) {
     return {0};
@@ -82,105 +172,53 @@ std::vector<std::size_t> AllInOrder(const Job& job, const JobView& view) {
   return PodSetOrder(job, view, all);
 }
 
-bool Full(const Job& job, const JobView& view, int set) {
-  return view.Active(job, static_cast<std::size_t>(set)) >=
-         view.Minimum(job, static_cast<std::size_t>(set));
+bool FullMember(const Job& job, const JobView& view, const Member& member) {
+  return member.group ? FullMembers(job, view, member.index) >=
+                            view.Least(job, static_cast<std::size_t>(member.index))
+                      : Full(job, view, member.index);
 }
 
-void SetsOf(const Job& job, int group, std::vector<int>* sets) {
-  const SubGroup& at = job.groups[static_cast<std::size_t>(group)];
-  sets->insert(sets->end(), at.pod_sets.begin(), at.pod_sets.end());
-  for (int child : at.groups) {
-    SetsOf(job, child, sets);
-  }
-}
-
-// Pod sets that the sub group still needs: of its children that are not satisfied the first ones
-// that have pods to place, in name order, as many as are missing. With `extra`, one more child.
-void NeededSets(const State& state, const Job& job, const JobView& view, int group, bool simulation,
-                bool extra, std::vector<int>* needed) {
-  const SubGroup& at = job.groups[static_cast<std::size_t>(group)];
-  struct Child {
-    std::string name;
-    bool group;
-    int index;
-  };
-  std::vector<Child> open;
-  const auto full = [&](int set) { return Full(job, view, set); };
-  const auto placeable = [&](int set) {
-    int pods = view.Active(job, static_cast<std::size_t>(set));
-    for (TaskId id : view.Tasks(job, static_cast<std::size_t>(set))) {
-      pods += ShouldPlace(state.task(id), simulation) ? 1 : 0;
-    }
-    return pods >= view.Minimum(job, static_cast<std::size_t>(set));
-  };
-  const int children = static_cast<int>(at.pod_sets.size() + at.groups.size());
-  int missing = std::min(at.min_sub_group.value_or(children), children) + (extra ? 1 : 0);
-  for (int set : at.pod_sets) {
-    if (full(set)) {
-      --missing;
-    } else if (placeable(set)) {
-      open.push_back({job.pod_sets[static_cast<std::size_t>(set)].name, false, set});
-    }
-  }
-  for (int child : at.groups) {
-    if (TreeSatisfied(job, child, full)) {
-      --missing;
-    } else if (TreeSatisfied(job, child, placeable)) {
-      open.push_back({job.groups[static_cast<std::size_t>(child)].name, true, child});
-    }
-  }
-  std::sort(open.begin(), open.end(),
-            [](const Child& a, const Child& b) { return a.name < b.name; });
-  for (const Child& child : open) {
-    if (missing-- <= 0) {
-      return;
-    }
-    if (child.group) {
-      NeededSets(state, job, view, child.index, simulation, false, needed);
-    } else {
-      needed->push_back(child.index);
-    }
-  }
-}
-
-// The batch of a group that does not need all of its parts: what is missing, else one more part,
-// else one more pod of a part that has its minimum.
-std::vector<TaskId> OptionalBatch(const State& state, const JobView& view, bool simulation) {
+std::vector<TaskId> SetBatch(const State& state, const JobView& view, int set, bool simulation) {
   const Job& job = state.job(view.job);
-  std::vector<int> sets;
-  NeededSets(state, job, view, 0, simulation, false, &sets);
-  if (sets.empty()) {
-    NeededSets(state, job, view, 0, simulation, true, &sets);
-  }
-  const bool one = sets.empty();
-  if (one) {
-    for (std::size_t i = 0; i < job.pod_sets.size(); ++i) {
-      if (Full(job, view, static_cast<int>(i))) {
-        sets.push_back(static_cast<int>(i));
-      }
-    }
-  }
+  const auto i = static_cast<std::size_t>(set);
+  const int missing = view.Minimum(job, i) - view.Active(job, i);
+  int left = missing > 0 ? missing : 1;
   std::vector<TaskId> batch;
-  for (std::size_t i : PodSetOrder(job, view, sets)) {
-    int left = one ? 1 : view.Minimum(job, i) - view.Active(job, i);
-    for (TaskId id : view.Tasks(job, i)) {
-      if (left > 0 && ShouldPlace(state.task(id), simulation)) {
-        batch.push_back(id);
-        --left;
-      }
+  for (TaskId id : view.Tasks(job, i)) {
+    if (left > 0 && ShouldPlace(state.task(id), simulation)) {
+      batch.push_back(id);
+      --left;
     }
-    if (one && !batch.empty()) {
+  }
+  return batch;
+}
+
+// While the sub group lacks children: what is missing in the first ones, as many as it needs. Else
+// the next step of the first child that has one.
+std::vector<TaskId> TreeBatch(const State& state, const JobView& view, int group, bool simulation) {
+  const Job& job = state.job(view.job);
+  const int least = view.Least(job, static_cast<std::size_t>(group));
+  const bool full = FullMembers(job, view, group) >= least;
+  std::vector<TaskId> batch;
+  int looked = 0;
+  for (const Member& member : MemberOrder(job, view, group)) {
+    if (full ? !batch.empty() : looked++ == least) {
       break;
     }
+    if (!full && FullMember(job, view, member)) {
+      continue;
+    }
+    const std::vector<TaskId> part = member.group ? TreeBatch(state, view, member.index, simulation)
+                                                  : SetBatch(state, view, member.index, simulation);
+    batch.insert(batch.end(), part.begin(), part.end());
   }
   return batch;
 }
 
 std::vector<TaskId> ComputeBatch(const State& state, const JobView& view, bool simulation) {
   const Job& job = state.job(view.job);
-  if (job.optional_groups && !view.part) {
-    return OptionalBatch(state, view, simulation);
+  if (state.member_trees) {
+    return TreeBatch(state, view, 0, simulation);
   }
   int below = 0;
   for (std::size_t i = 0; i < job.pod_sets.size(); ++i) {
@@ -232,8 +270,7 @@ Quota BatchRequest(const State& state, const JobView& view) {
     const Task& task = state.task(id);
     Add(sum, task.shape->quota, 1);
     if (task.shape->request.gpu == GpuKind::kMemory) {
-      sum[kGpu] += task.shape->request.gpu_count * task.shape->request.gpu_memory_mib * kDevice /
-                   state.MinGpuMemory();
+      sum[kGpu] += State::MemoryAsDevices(task.shape->request, state.MinGpuMemory());
     }
   }
   if (!view.part) {
@@ -245,28 +282,64 @@ Quota BatchRequest(const State& state, const JobView& view) {
 
 namespace {
 
-// The last child of the root that could go while the root keeps its minimum; empty when none can.
-std::vector<int> SurplusSets(const Job& job, const JobView& view) {
-  const SubGroup& root = job.groups[0];
-  const auto full = [&](int set) { return Full(job, view, set); };
-  std::vector<std::pair<std::string, std::vector<int>>> satisfied;
-  for (int set : root.pod_sets) {
-    if (full(set)) {
-      satisfied.push_back({job.pod_sets[static_cast<std::size_t>(set)].name, {set}});
+void TakeActive(const State& state, const JobView& view, int set, int most,
+                std::vector<TaskId>* unit) {
+  const auto& tasks = view.Tasks(state.job(view.job), static_cast<std::size_t>(set));
+  for (auto it = tasks.rbegin(); it != tasks.rend() && most > 0; ++it) {
+    if (ActiveAllocated(state.task(*it).status)) {
+      unit->push_back(*it);
+      --most;
     }
   }
-  for (int child : root.groups) {
-    if (TreeSatisfied(job, child, full)) {
-      std::vector<int> sets;
-      SetsOf(job, child, &sets);
-      satisfied.push_back({job.groups[static_cast<std::size_t>(child)].name, std::move(sets)});
+}
+
+constexpr int kEvery = std::numeric_limits<int>::max();
+
+void TakeTree(const State& state, const JobView& view, int group, std::vector<TaskId>* unit) {
+  const Job& job = state.job(view.job);
+  const SubGroup& at = job.groups[static_cast<std::size_t>(group)];
+  for (int set : at.pod_sets) {
+    TakeActive(state, view, set, kEvery, unit);
+  }
+  for (int child : at.groups) {
+    TakeTree(state, view, child, unit);
+  }
+}
+
+// The next pods that can go while every sub group keeps what it needs: one pod above the minimum of
+// its set, looked for from the last member on, else one whole child that is more than needed.
+void TakeSurplus(const State& state, const JobView& view, int group, std::vector<TaskId>* unit) {
+  const Job& job = state.job(view.job);
+  const int full = FullMembers(job, view, group);
+  if (full == 0) {
+    return;
+  }
+  std::vector<Member> members = MemberOrder(job, view, group);
+  std::reverse(members.begin(), members.end());
+  for (const Member& member : members) {
+    const auto i = static_cast<std::size_t>(member.index);
+    if (member.group) {
+      TakeSurplus(state, view, member.index, unit);
+    } else if (view.Active(job, i) > view.Minimum(job, i)) {
+      TakeActive(state, view, member.index, 1, unit);
+    }
+    if (!unit->empty()) {
+      return;
     }
   }
-  const int children = static_cast<int>(root.pod_sets.size() + root.groups.size());
-  if (static_cast<int>(satisfied.size()) <= root.min_sub_group.value_or(children)) {
-    return {};
+  if (full <= view.Least(job, static_cast<std::size_t>(group))) {
+    return;
   }
-  return std::max_element(satisfied.begin(), satisfied.end())->second;
+  for (const Member& member : members) {
+    if (member.group) {
+      TakeTree(state, view, member.index, unit);
+    } else {
+      TakeActive(state, view, member.index, kEvery, unit);
+    }
+    if (!unit->empty()) {
+      return;
+    }
+  }
 }
 
 }  // namespace
@@ -279,27 +352,23 @@ std::pair<std::vector<TaskId>, bool> EvictionUnit(const State& state, const JobV
     above = above || view.Active(job, i) > view.Minimum(job, i);
     total += view.Active(job, i);
   }
+  std::vector<TaskId> unit;
+  if (state.member_trees) {
+    TakeSurplus(state, view, 0, &unit);
+    if (unit.empty()) {
+      TakeTree(state, view, 0, &unit);
+    }
+    const bool left = static_cast<int>(unit.size()) < total;
+    return {std::move(unit), left};
+  }
   std::vector<std::size_t> order = AllInOrder(job, view);
   std::reverse(order.begin(), order.end());
   if (above) {
     order.resize(1);
-  } else if (job.optional_groups) {
-    const std::vector<int> surplus = SurplusSets(job, view);
-    if (!surplus.empty()) {
-      order.assign(surplus.begin(), surplus.end());
-    }
   }
-  std::vector<TaskId> unit;
   for (std::size_t i : order) {
     const int active = view.Active(job, i);
-    int left = active > view.Minimum(job, i) ? 1 : active;
-    const auto& tasks = view.Tasks(job, i);
-    for (auto it = tasks.rbegin(); it != tasks.rend() && left > 0; ++it) {
-      if (ActiveAllocated(state.task(*it).status)) {
-        unit.push_back(*it);
-        --left;
-      }
-    }
+    TakeActive(state, view, static_cast<int>(i), active > view.Minimum(job, i) ? 1 : active, &unit);
   }
   const bool more = static_cast<int>(unit.size()) < total;
   return {std::move(unit), more};
@@ -307,16 +376,14 @@ std::pair<std::vector<TaskId>, bool> EvictionUnit(const State& state, const JobV
 
 Fill FillOf(const State& state, const JobView& view) {
   const Job& job = state.job(view.job);
-  const auto full = [&](int set) { return Full(job, view, set); };
-  if (!TreeSatisfied(job, 0, full)) {
-    return Fill::kBelow;
-  }
+  bool above = false;
   for (std::size_t i = 0; i < job.pod_sets.size(); ++i) {
-    if (view.Active(job, i) > view.Minimum(job, i)) {
-      return Fill::kAbove;
+    if (!Full(job, view, static_cast<int>(i))) {
+      return Fill::kBelow;
     }
+    above = above || view.Active(job, i) > view.Minimum(job, i);
   }
-  return job.optional_groups && !SurplusSets(job, view).empty() ? Fill::kAbove : Fill::kExact;
+  return above ? Fill::kAbove : Fill::kExact;
 }
 
 bool GangSatisfied(const Job& job) {

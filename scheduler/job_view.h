@@ -18,6 +18,7 @@ struct JobView {
   // Parallel to Job::pod_sets; used when `part`.
   std::vector<std::vector<TaskId>> tasks;
   std::vector<int> minima, active;
+  std::vector<int> least;  // parallel to Job::groups: children that must be satisfied
   Quota held{};
   std::optional<Quota> request;
 
@@ -27,7 +28,7 @@ struct JobView {
     return view;
   }
   // A part with `members`; minima are the job's, or, with `minima_from_members`, the members'
-  // count.
+  // count (never above the job's where State::member_trees is set).
   static JobView Part(const State& state, JobId job, const std::vector<TaskId>& members,
                       bool minima_from_members);
 
@@ -36,6 +37,9 @@ struct JobView {
   }
   int Minimum(const Job& job_object, std::size_t set) const {
     return part ? minima[set] : job_object.pod_sets[set].min_available;
+  }
+  int Least(const Job& job_object, std::size_t group) const {
+    return part ? least[group] : LeastChildren(job_object.groups[group]);
   }
   const std::vector<TaskId>& Tasks(const Job& job_object, std::size_t set) const {
     return part ? tasks[set] : job_object.pod_sets[set].tasks;
@@ -66,6 +70,14 @@ bool JobBefore(const State& state, const JobView& left, const JobView& right, bo
 // Order of pod sets by what they have: below minimum first, then the lower ratio, then the name.
 std::vector<std::size_t> PodSetOrder(const Job& job, const JobView& view,
                                      const std::vector<int>& among);
+// A sub group or a pod set of a parent; both are ordered together where State::member_trees is set.
+struct Member {
+  bool group = false;
+  int index = 0;
+};
+// The members of `group`: below what they need first (they tie), then those that need nothing
+// last, then by the ratio of what they have to what they need, then by name.
+std::vector<Member> MemberOrder(const Job& job, const JobView& view, int group);
 
 inline Amounts ToAmounts(const Quota& quota) {
   return {static_cast<double>(quota[0]), static_cast<double>(quota[1]),

@@ -122,6 +122,17 @@ void MarkUsed(const Amounts& amounts, std::array<bool, kShareDims>* uses) {
   }
 }
 
+// The two siblings just under the lowest queue that is above both.
+std::pair<int, int> LeveledPair(const std::vector<QueueShare*>& queues, int left, int right) {
+  const std::vector<int> from = PathTo(queues, left);
+  const std::vector<int> to = PathTo(queues, right);
+  std::size_t at = 0;
+  while (at + 1 < std::min(from.size(), to.size()) && from[at] == to[at]) {
+    ++at;
+  }
+  return {from[at], to[at]};
+}
+
 // Takes the victims out unit by unit. Returns false when a unit may not leave.
 bool TakeUnits(const std::vector<QueueShare*>& queues, const Reclaimer& reclaimer,
                const VictimUnits& victim, std::map<int, Involved>* touched, ReclaimRefusal* why) {
@@ -132,17 +143,7 @@ bool TakeUnits(const std::vector<QueueShare*>& queues, const Reclaimer& reclaime
     }
     return it->second;
   };
-  const std::vector<int> from = PathTo(queues, reclaimer.queue);
-  const std::vector<int> to = PathTo(queues, victim.queue);
-  int mine = from[0];
-  int theirs = to[0];
-  for (std::size_t i = 0; i < std::min(from.size(), to.size()); ++i) {
-    mine = from[i];
-    theirs = to[i];
-    if (mine != theirs) {
-      break;
-    }
-  }
+  const auto [mine, theirs] = LeveledPair(queues, reclaimer.queue, victim.queue);
   std::array<bool, kShareDims> uses{};
   for (const Amounts& unit : victim.units) {
     MarkUsed(unit, &uses);
@@ -202,6 +203,27 @@ bool WithinBounds(const std::vector<QueueShare*>& queues, int level, const Amoun
 }
 
 }  // namespace
+
+bool MayBeVictim(const std::vector<QueueShare*>& queues, const Reclaimer& reclaimer, int victim) {
+  const auto [mine, theirs] = LeveledPair(queues, reclaimer.queue, victim);
+  const QueueShare& own = *queues[static_cast<std::size_t>(mine)];
+  const QueueShare& other = *queues[static_cast<std::size_t>(theirs)];
+  if (!LessEqual(Plus(own.Allocated(), reclaimer.request), own.Deserved())) {
+    return MaintainFairShare(other, other.Allocated());
+  }
+  bool under = false;
+  for (int i = 0; i < kShareDims; ++i) {
+    const ResourceShare& share = other.r[i];
+    if (reclaimer.request[i] <= 0 || share.deserved == kUnlimited) {
+      continue;
+    }
+    if (share.allocated > share.deserved) {
+      return true;
+    }
+    under = under || share.allocated < share.deserved;
+  }
+  return !under;
+}
 
 bool CanReclaim(const QueueShare& queue, const Reclaimer& reclaimer, ReclaimRefusal* why) {
   const Amounts after = Plus(queue.Allocated(), reclaimer.request);

@@ -89,6 +89,9 @@ struct ReclaimRefusal {
 bool MaintainFairShare(const QueueShare& victim, const Amounts& remaining);
 bool GuaranteeDeservedQuota(const QueueShare& reclaimer, const Amounts& request,
                             const QueueShare& victim, const Amounts& remaining);
+// From KAI 0.16 on: may a job of `victim` be among the victims at all? Not when neither rule could
+// let any pod of it go.
+bool MayBeVictim(const std::vector<QueueShare*>& queues, const Reclaimer& reclaimer, int victim);
 bool CanReclaim(const QueueShare& queue, const Reclaimer& reclaimer, ReclaimRefusal* why);
 // `allocated` of `queues` is the state before anything was evicted.
 bool Reclaimable(const std::vector<QueueShare*>& queues, const Reclaimer& reclaimer,

@@ -81,6 +81,14 @@ bool Solver::Solve(JobId id, Statement& statement) {
   if (!CouldEverFit(batch)) {
     return false;
   }
+  if (session_.profile.smart_search) {
+    if (!batch.empty() && SolveByHalving(id, batch, statement) && job.active_used > active &&
+        GangSatisfied(job)) {
+      return true;
+    }
+    statement.Discard();
+    return false;
+  }
   Resume(job, &part);
   std::vector<TaskId> pending(
       batch.begin(), batch.begin() + static_cast<std::ptrdiff_t>(std::min(part, batch.size())));
@@ -126,17 +134,40 @@ void Solver::AddUnit(Search& search, const Unit& unit, bool potential) {
   }
   if (potential) {
     search.latest = job;
+    search.potential.push_back(unit);
   }
 }
 
-bool Solver::SolvePart(JobId id, const std::vector<TaskId>& pending, Statement& statement) {
+// What the pod takes of a node's devices, as the bounds count it.
+double Solver::Wanted(const Task& task) const {
+  const std::int64_t slices = session_.profile.smart_search ? task.shape->mig_slices * kDevice : 0;
+  return Devices(task.shape->gpus + slices + session_.state.Dra(task));
+}
+
+// What the victim's leaving frees of its node's devices. KAI before 0.16 counts nothing for the
+// slices of a MIG pod: those who wait for devices cannot use them.
+double Solver::Freed(const Task& victim) const {
+  return victim.shape->request.gpu == GpuKind::kMig && !session_.profile.smart_search
+             ? 0
+             : Devices(victim.accepted[kGpu]);
+}
+
+// The search for the first pods of a batch, from the victims of the last one that succeeded.
+void Solver::StartPart(JobId id, const std::vector<TaskId>& pending, Search& search) {
   State& state = session_.state;
-  Search search;
-  search.preemptor = JobView::Part(state, id, pending, true);
+  std::vector<TaskId> members = pending;
+  if (session_.profile
+          .smart_search) {  // from KAI 0.16 on the pods that hold something belong to it
+    for (const PodSet& set : state.job(id).pod_sets) {
+      std::copy_if(set.tasks.begin(), set.tasks.end(), std::back_inserter(members),
+                   [&](TaskId task) { return ActiveAllocated(state.task(task).status); });
+    }
+  }
+  search.preemptor = JobView::Part(state, id, members, true);
   search.preemptor.request = BatchRequest(state, search.preemptor);
   search.feasible = FeasibleNodes(state.job(id));
   for (TaskId task : pending) {
-    search.wanted.push_back(Devices(state.task(task).shape->gpus + state.Dra(state.task(task))));
+    search.wanted.push_back(Wanted(state.task(task)));
   }
   std::sort(search.wanted.begin(), search.wanted.end(), std::greater<>());
   CountRooms(search);
@@ -150,6 +181,12 @@ bool Solver::SolvePart(JobId id, const std::vector<TaskId>& pending, Statement& 
       }
     }
   }
+}
+
+bool Solver::SolvePart(JobId id, const std::vector<TaskId>& pending, Statement& statement) {
+  State& state = session_.state;
+  Search search;
+  StartPart(id, pending, search);
   search.feasible.insert(opened_before_.begin(), opened_before_.end());
   search.opened = opened_before_;
   const std::unique_ptr<JobOrder> queue = victims_();
@@ -183,10 +220,9 @@ bool Solver::SolvePart(JobId id, const std::vector<TaskId>& pending, Statement& 
   }
 }
 
-namespace {
-
 // Devices of the node that nobody is on, or whose pods are leaving, parts of shared ones included.
-double RoomOf(const State& state, NodeId id) {
+double Solver::RoomOf(NodeId id) const {
+  const State& state = session_.state;
   const Node& node = state.nodes[static_cast<std::size_t>(id)];
   const NodeHot& hot = state.hot[static_cast<std::size_t>(id)];
   const auto share = [&](std::int64_t memory) {
@@ -214,8 +250,6 @@ double RoomOf(const State& state, NodeId id) {
          (leaving + (Devices(hot.releasing[kGpu]) + mig_leaving));
 }
 
-}  // namespace
-
 void Solver::CountRooms(Search& search) {
   const State& state = session_.state;
   search.room.assign(state.nodes.size(), -1);
@@ -223,7 +257,7 @@ void Solver::CountRooms(Search& search) {
     return;
   }
   for (NodeId node : search.feasible) {
-    search.room[static_cast<std::size_t>(node)] = RoomOf(state, node);
+    search.room[static_cast<std::size_t>(node)] = RoomOf(node);
     search.roomiest.push_back(node);
   }
   const auto more = [&](NodeId a, NodeId b) {
@@ -246,11 +280,9 @@ void Solver::FreeRoom(Search& search, const Task& victim) {
   }
   const auto room = [&](NodeId id) -> double& { return search.room[static_cast<std::size_t>(id)]; };
   if (room(victim.node) < 0) {
-    room(victim.node) = RoomOf(session_.state, victim.node);
+    room(victim.node) = RoomOf(victim.node);
   }
-  // KAI counts nothing for the slices of a MIG pod; those who wait for devices cannot use them.
-  room(victim.node) +=
-      victim.shape->request.gpu == GpuKind::kMig ? 0 : Devices(victim.accepted[kGpu]);
+  room(victim.node) += Freed(victim);
   auto& list = search.roomiest;
   list.erase(std::remove(list.begin(), list.end(), victim.node), list.end());
   const auto at = std::find_if(list.begin(), list.end(),
@@ -416,9 +448,8 @@ bool Solver::TryScenario(Search& search, Statement& statement) {
     if (outcome.valid) {
       return true;
     }
-    if (outcome.simulated && !session_.profile.smart_search) {
-      // Placed, but against the rules: other nodes of the same victim are not tried. KAI from 0.16
-      // on tries them (a sibling that may be reclaimed stands on another node).
+    if (outcome.simulated) {
+      // Placed, but against the rules: other nodes of the same victim are not tried.
       search.opened.insert(opened.begin(), opened.end());
       statement.Discard();
       return false;
@@ -477,7 +508,6 @@ bool Solver::PlaceAll(Search& search, Statement& statement, const std::vector<Ta
 
 Solver::Outcome Solver::Simulate(Search& search, Statement& statement,
                                  const std::vector<TaskId>& victims) {
-  State& state = session_.state;
   Outcome outcome;
   outcome.simulated = PlaceAll(search, statement, victims);
   if (!outcome.simulated) {
@@ -496,7 +526,14 @@ Solver::Outcome Solver::Simulate(Search& search, Statement& statement,
   if (!outcome.valid) {
     return outcome;
   }
-  // What the next part of the gang starts from: units with a pod that left or moved.
+  Keep(search.units, victims);
+  return outcome;
+}
+
+// What the next part of the gang starts from: units with a pod that left or moved.
+void Solver::Keep(const std::map<JobId, std::vector<Unit>>& units,
+                  const std::vector<TaskId>& victims) {
+  const State& state = session_.state;
   std::vector<Unit> kept;
   std::vector<TaskId> tasks;
   for (Status status : {Status::kReleasing, Status::kPipelined}) {
@@ -514,7 +551,7 @@ Solver::Outcome Solver::Simulate(Search& search, Statement& statement,
     if (std::any_of(kept.begin(), kept.end(), inside)) {
       continue;
     }
-    for (const Unit& unit : search.units[state.task(id).job]) {
+    for (const Unit& unit : units.at(state.task(id).job)) {
       if (inside(unit)) {
         kept.push_back(unit);
         break;
@@ -527,7 +564,6 @@ Solver::Outcome Solver::Simulate(Search& search, Statement& statement,
   for (const Unit& unit : kept_units_) {
     kept_tasks_.insert(kept_tasks_.end(), unit.begin(), unit.end());
   }
-  return outcome;
 }
 
 }  // namespace sublet::scheduler

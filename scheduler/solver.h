@@ -6,6 +6,7 @@
 // reference facts on KAI 3.4. Threads: one.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -63,6 +64,7 @@ class Solver {
     std::vector<double> room;
     std::vector<NodeId> roomiest;  // as many nodes as pods are pending, most room first
     std::vector<double> wanted;    // what the pending pods ask for, most first
+    std::vector<Unit> potential;   // the units that are not recorded, as added
   };
   struct Outcome {
     bool simulated = false;  // the preemptor was placed
@@ -71,6 +73,8 @@ class Solver {
 
   bool Resume(Job& job, std::size_t* part);
   void CutOff(Job& job, const Search& search, std::size_t part);
+  void StartPart(JobId job, const std::vector<TaskId>& pending, Search& search);
+  void Keep(const std::map<JobId, std::vector<Unit>>& units, const std::vector<TaskId>& victims);
   bool SolvePart(JobId job, const std::vector<TaskId>& pending, Statement& statement);
   bool TryScenario(Search& search, Statement& statement);
   bool AddVictims(Search& search, JobOrder& queue);
@@ -80,6 +84,9 @@ class Solver {
   bool EnoughGpus(const Search& search) const;
   void CountRooms(Search& search);
   void FreeRoom(Search& search, const Task& victim);
+  double RoomOf(NodeId id) const;
+  double Wanted(const Task& task) const;
+  double Freed(const Task& victim) const;
   bool CouldEverFit(const std::vector<TaskId>& tasks);
   void AddUnit(Search& search, const Unit& unit, bool potential);
   std::set<NodeId> FeasibleNodes(const Job& job);
@@ -89,10 +96,29 @@ class Solver {
   Action action_;
   Victims victims_;
   Validator validator_;
+  // Profile::smart_search, scheduler/victim_search.cc.
+  enum class Probe : std::uint8_t { kSolved, kUnsolved, kCutOff };
+  struct Halving {
+    int grouping = 0;               // 0: the victims of one node at a time, 1: of ever more nodes
+    std::size_t low = 0, high = 0;  // parts known to be solvable and not (0 = none is known)
+    std::size_t part = 1;
+    bool last = false;  // the whole batch is tried
+    bool Next(std::size_t all, bool solved);
+  };
+  bool SolveByHalving(JobId job, const std::vector<TaskId>& batch, Statement& statement);
+  Probe ProbePart(JobId job, const std::vector<TaskId>& pending, Halving& at, Statement& statement);
+  std::vector<std::vector<Unit>> VictimSets(const Search& search, int grouping) const;
+  std::vector<std::vector<Unit>> NodeSetsOfLatest(const Search& search) const;
+  std::vector<std::vector<Unit>> GrowingSets(const Search& search) const;
+  bool TrySet(Search& search, const std::vector<Unit>& chosen, Statement& statement);
+  std::vector<int> Fingerprint(const std::vector<TaskId>& pending, const Search& search,
+                               const std::vector<Unit>& chosen) const;
+
   std::vector<Unit> kept_units_;  // what the next, larger part starts from
   std::vector<TaskId> kept_tasks_;
-  std::int64_t skip_ = 0;           // scenarios that an earlier, cut-off search has tried
-  std::set<NodeId> opened_before_;  // and the nodes they opened
+  std::int64_t skip_ = 0;              // scenarios that an earlier, cut-off search has tried
+  std::set<NodeId> opened_before_;     // and the nodes they opened
+  std::set<std::vector<int>> failed_;  // sets of victims that did not help, over all parts
 };
 
 }  // namespace sublet::scheduler

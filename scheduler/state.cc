@@ -321,17 +321,29 @@ void State::AccountGroups(NodeId node_id, const Placement& placement, const Task
   h.has_groups = !node.groups.empty();
 }
 
+std::int64_t State::MemoryAsDevices(const Request& request, std::int64_t device) {
+  return (request.gpu_count * request.gpu_memory_mib * kDevice + device - 1) / device;
+}
+
 std::int64_t State::MinGpuMemory() const {
   if (pinned_min_memory) {
     return 100;
   }
-  std::int64_t least = 0;
+  std::int64_t least = 100;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    if (hot[i].present && hot[i].gpu > 0 && nodes[i].gpu_memory_synced) {
-      least = least == 0 ? nodes[i].gpu_memory : std::min(least, nodes[i].gpu_memory);
+    if (hot[i].present && nodes[i].gpu_memory > 100) {
+      least = least == 100 ? nodes[i].gpu_memory : std::min(least, nodes[i].gpu_memory);
     }
   }
-  return least == 0 ? 100 : least;
+  return least;
+}
+
+std::int64_t State::MaxGpuMemory() const {
+  std::int64_t most = 100;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    most = hot[i].present ? std::max(most, nodes[i].gpu_memory) : most;
+  }
+  return most;
 }
 
 const std::vector<NodeId>& State::NodesByName() {

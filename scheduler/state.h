@@ -148,6 +148,12 @@ struct SubGroup {
   std::vector<int> groups, pod_sets;
 };
 
+// Children that must be satisfied.
+inline int LeastChildren(const SubGroup& group) {
+  return group.min_sub_group.value_or(
+      static_cast<int>(group.groups.size() + group.pod_sets.size()));
+}
+
 struct JobFailure {
   std::string reason;  // OverLimit, NonPreemptibleOverQuota, PodSchedulingErrors, ...
   std::string message;
@@ -172,6 +178,10 @@ struct SearchMark {
   std::vector<std::vector<TaskId>> units;  // with these victims
   std::int64_t scenarios = 0;              // tried for the next pod
   std::set<NodeId> opened;                 // nodes that rejected scenarios made feasible
+  // Profile::smart_search: how victims are grouped, and between which parts the search bisects.
+  int grouping = 0;
+  std::size_t low = 0, high = 0;
+  bool last = false;
 };
 
 struct Job {
@@ -326,7 +336,12 @@ class State {
   }
   // To be called after a change of `claims`.
   void TouchClaims() { ++claim_generation; }
-  std::int64_t MinGpuMemory() const;  // smallest device memory of nodes with GPUs, 100 when none
+  // Smallest and largest device memory of the nodes, 100 when no node has more than that.
+  std::int64_t MinGpuMemory() const;
+  std::int64_t MaxGpuMemory() const;
+  // A gpu-memory request on devices of `device` MiB, rounded up: what asks for memory asks for
+  // something.
+  static std::int64_t MemoryAsDevices(const Request& request, std::int64_t device);
   // The `index`-th UUID of the node that nobody is on; "" when there are not so many.
   std::string FreeDevice(const Node& node, int index);
   // An id for a newly shared device: its UUID, or where nodes have none, one made from the pod's
@@ -362,6 +377,7 @@ class State {
   mutable std::shared_ptr<struct DeviceIndex> device_index;  // scheduler/claims.cc
   std::uint64_t solution_epoch = 0;                          // see Queue::base_epoch
   bool pinned_min_memory = true;  // KAI before 0.16.2: the smallest device counts as 100 MiB
+  bool member_trees = false;      // KAI from 0.15: sub groups and pod sets are taken as one tree
   bool count_dra = true;          // claims count as GPUs in quotas
   bool model_limits = false;      // some queue limits a GPU model
   int constrained_tasks = 0;      // placed tasks with affinity terms or ports

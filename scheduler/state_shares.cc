@@ -61,8 +61,7 @@ void State::RefreshRequest(TaskId id) {
     now = t.shape->quota;
     now[kGpu] += RequestedDra(t);
     if (t.shape->request.gpu == GpuKind::kMemory) {
-      now[kGpu] +=
-          t.shape->request.gpu_count * t.shape->request.gpu_memory_mib * kDevice / MinGpuMemory();
+      now[kGpu] += MemoryAsDevices(t.shape->request, MinGpuMemory());
     }
   }
   if (now != t.counted) {
