@@ -17,6 +17,7 @@ Engine::Engine(std::vector<Profile> profiles)
     if (!profile.kube) {
       state_.pinned_min_memory = profile.pinned_min_memory;
       state_.member_trees = profile.min_sub_group;
+      state_.exact_capacity = profile.smart_search;
       state_.count_dra = profile.count_dra;
       break;
     }

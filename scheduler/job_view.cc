@@ -386,6 +386,9 @@ Fill FillOf(const State& state, const JobView& view) {
   return above ? Fill::kAbove : Fill::kExact;
 }
 
+// Differs: KAI 0.17 asks for the minimum of every pod set here and where it looks for stale gangs,
+// also of jobs that need only some of their sub groups: those can never make room for themselves,
+// and are evicted as stale while they have all they need.
 bool GangSatisfied(const Job& job) {
   return TreeSatisfied(job, 0, [&](int set) {
     const PodSet& pods = job.pod_sets[static_cast<std::size_t>(set)];

@@ -378,9 +378,12 @@ class State {
   std::uint64_t solution_epoch = 0;                          // see Queue::base_epoch
   bool pinned_min_memory = true;  // KAI before 0.16.2: the smallest device counts as 100 MiB
   bool member_trees = false;      // KAI from 0.15: sub groups and pod sets are taken as one tree
-  bool count_dra = true;          // claims count as GPUs in quotas
-  bool model_limits = false;      // some queue limits a GPU model
-  int constrained_tasks = 0;      // placed tasks with affinity terms or ports
+  // KAI from 0.16: what fits in a topology's domain is counted in exact amounts, shared devices as
+  // the parts that are free.
+  bool exact_capacity = false;
+  bool count_dra = true;      // claims count as GPUs in quotas
+  bool model_limits = false;  // some queue limits a GPU model
+  int constrained_tasks = 0;  // placed tasks with affinity terms or ports
 
  private:
   const Shape* InternShape(const Request& request, const Constraints& constraints);

@@ -25,6 +25,7 @@ struct LargestPod {
   std::map<std::string, std::int64_t> scalars;  // without MIG profiles
   std::int64_t devices = 0;
   double portion = 0;
+  std::int64_t gpus = 0;  // State::exact_capacity: thousandths, and nothing of the two above
   std::string error;
 };
 
@@ -36,10 +37,14 @@ LargestPod FindLargest(const State& state, const std::vector<TaskId>& tasks) {
     largest.fixed[kCpu] = std::max(largest.fixed[kCpu], request.cpu);
     largest.fixed[kMemory] = std::max(largest.fixed[kMemory], request.memory);
     for (const auto& [name, amount] : request.scalars) {
-      if (name.compare(0, 15, "nvidia.com/mig-") != 0) {
+      if (state.exact_capacity || name.compare(0, 15, "nvidia.com/mig-") != 0) {
         std::int64_t& most = largest.scalars[name];
         most = std::max(most, amount);
       }
+    }
+    if (state.exact_capacity) {
+      largest.gpus = std::max(largest.gpus, state.task(id).shape->gpus + state.Dra(state.task(id)));
+      continue;
     }
     const double portion = request.gpu == GpuKind::kFraction ? request.portion
                            : request.gpu_count > 0 && request.gpu == GpuKind::kWhole ? 1
@@ -59,10 +64,22 @@ LargestPod FindLargest(const State& state, const std::vector<TaskId>& tasks) {
   return largest;
 }
 
+// What is free, or is being freed, of the node's shared devices, in thousandths of a device.
+std::int64_t FreeParts(const Node& node) {
+  std::int64_t memory = 0;
+  for (const GpuGroup& group : node.groups) {
+    const std::int64_t free =
+        node.gpu_memory - group.Allocated() + group.releasing - group.pipelined;
+    memory += group.Used() > 0 ? std::max<std::int64_t>(free, 0) : 0;
+  }
+  return memory * kDevice / node.gpu_memory;
+}
+
 int CopiesOnNode(const State& state, NodeId id, const LargestPod& pod, int tasks) {
   const NodeHot& hot = state.hot[static_cast<std::size_t>(id)];
   const Node& node = state.nodes[static_cast<std::size_t>(id)];
-  if (pod.fixed[kCpu] == 0 && pod.fixed[kMemory] == 0 && pod.scalars.empty() && pod.devices == 0) {
+  if (pod.fixed[kCpu] == 0 && pod.fixed[kMemory] == 0 && pod.scalars.empty() && pod.devices == 0 &&
+      pod.gpus == 0) {
     return tasks;
   }
   std::int64_t copies = std::numeric_limits<int>::max();
@@ -77,6 +94,11 @@ int CopiesOnNode(const State& state, NodeId id, const LargestPod& pod, int tasks
       have = state.names.Name(scalar.name) == name ? scalar.idle + scalar.releasing : have;
     }
     copies = amount > 0 ? std::min(copies, have / amount) : copies;
+  }
+  if (pod.gpus > 0) {
+    std::int64_t have = hot.idle[kGpu] + hot.releasing[kGpu];
+    have += pod.gpus < kDevice ? FreeParts(node) : 0;
+    copies = std::min(copies, have / pod.gpus);
   }
   if (pod.devices > 0) {
     std::int64_t devices =
@@ -100,7 +122,8 @@ bool Homogeneous(const State& state, const std::vector<TaskId>& tasks) {
   for (TaskId id : tasks) {
     const Shape& shape = *state.task(id).shape;
     for (const auto& [name, amount] : shape.request.scalars) {
-      users[name] += name.compare(0, 15, "nvidia.com/mig-") == 0 ? tasks.size() : 1;
+      const bool apart = !state.exact_capacity && name.compare(0, 15, "nvidia.com/mig-") == 0;
+      users[name] += apart ? tasks.size() : 1;
     }
     gpu += shape.gpus > 0 ? 1 : 0;
   }
@@ -157,6 +180,7 @@ JobFailure Shortage(const std::string& sub_group, const Domain& domain, const Fr
 
 FreeAmounts SumRequests(const State& state, const std::vector<TaskId>& tasks) {
   FreeAmounts sum;
+  sum.exact = state.exact_capacity;
   sum.fixed[kGpu] = state.ClaimGpus(tasks);
   for (TaskId id : tasks) {
     const Task& task = state.task(id);
@@ -217,10 +241,15 @@ double LoadRatio(const FreeAmounts& asked, const FreeAmounts& free) {
   };
   if (asked.fixed[kGpu] > 0) {
     const double have = static_cast<double>(free.fixed[kGpu]);
-    ratio = std::max(ratio, have == 0 ? std::numeric_limits<double>::infinity()
-                                      : static_cast<double>(asked.fixed[kGpu]) / have);
+    ratio = std::max(ratio, have <= 0 && asked.exact ? kAbsent
+                            : have == 0              ? std::numeric_limits<double>::infinity()
+                                        : static_cast<double>(asked.fixed[kGpu]) / have);
   }
-  consider(Cores(asked.fixed[kCpu]), Cores(free.fixed[kCpu]));
+  if (asked.exact) {
+    consider(asked.fixed[kCpu], free.fixed[kCpu]);
+  } else {
+    consider(Cores(asked.fixed[kCpu]), Cores(free.fixed[kCpu]));
+  }
   consider(asked.fixed[kMemory], free.fixed[kMemory]);
   for (const auto& [name, amount] : asked.scalars) {
     auto it = free.scalars.find(name);

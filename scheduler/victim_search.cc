@@ -229,15 +229,25 @@ std::vector<std::vector<Solver::Unit>> Solver::GrowingSets(const Search& search)
     }
     covered += capacity[nodes[k]];
   }
+  std::map<NodeId, std::size_t> place;
+  for (NodeId node : nodes) {
+    place.emplace(node, place.size());
+  }
+  std::vector<std::size_t> first;  // of each unit: the first of the nodes that it is on
+  for (const Unit& unit : search.potential) {
+    std::size_t nearest = nodes.size();
+    for (TaskId id : unit) {
+      const auto at = place.find(state.task(id).node);
+      nearest = at == place.end() ? nearest : std::min(nearest, at->second);
+    }
+    first.push_back(nearest);
+  }
   std::vector<std::vector<Unit>> sets;
   for (std::size_t step = 1;; step *= 2) {
     std::vector<Unit> chosen;
-    for (const Unit& unit : search.potential) {
-      if (std::any_of(unit.begin(), unit.end(), [&](TaskId id) {
-            return std::find(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(k),
-                             state.task(id).node) != nodes.begin() + static_cast<std::ptrdiff_t>(k);
-          })) {
-        chosen.push_back(unit);
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      if (first[i] < k) {
+        chosen.push_back(search.potential[i]);
       }
     }
     sets.push_back(std::move(chosen));

@@ -1,0 +1,142 @@
+// Profile kai-0.17: the victim search, the order of sub groups and the counting of GPU memory that
+// KAI has since 0.15 to 0.17, against what KAI 0.17 decided on random clusters.
+#include <gtest/gtest.h>
+
+#include "scheduler/cases.h"
+#include "scheduler/shares.h"
+#include "scheduler/testing.h"
+
+namespace sublet::scheduler {
+namespace {
+
+using testing::DecisionText;
+using testing::kNow;
+using testing::MakeGroup;
+using testing::MakeNode;
+using testing::MakePod;
+using testing::MakeQueue;
+
+std::size_t Passed(const std::string& text, const char* profile, std::string* failed) {
+  const auto outcomes = RunCases(text, *NamedProfile(profile));
+  std::size_t passed = 0;
+  for (const CaseOutcome& outcome : outcomes.ok() ? *outcomes : std::vector<CaseOutcome>{}) {
+    passed += outcome.problems.empty() ? 1 : 0;
+    if (!outcome.problems.empty()) {
+      *failed += outcome.id + ": " + outcome.problems[0] + "\n";
+    }
+  }
+  return passed;
+}
+
+TEST(VictimSearchTest, DecidesWhatKai017DecidedOnRandomClusters) {
+  const std::string text =
+      testing::ReadFile(testing::SourceFile("scheduler/testdata/kai-0.17.json"));
+  std::string failed;
+  const std::size_t all = Passed(text, "kai-0.17", &failed);
+  EXPECT_EQ(failed, "");
+  EXPECT_GT(all, 25u);
+  // They are cases that tell it from its predecessor.
+  std::string other;
+  EXPECT_LT(Passed(text, "kai-0.13", &other), all / 2);
+}
+
+// Two nodes full of single jobs of a queue that holds more than its quota; another queue's gang
+// needs half of them.
+void Fill(Engine& engine) {
+  engine.Apply(MakeNode("n1", 4));
+  engine.Apply(MakeNode("n2", 4));
+  engine.Apply(MakeQueue("org", "", kUnlimited));
+  engine.Apply(MakeQueue("a", "org", 2));
+  engine.Apply(MakeQueue("b", "org", 6));
+  for (int i = 0; i < 8; ++i) {
+    const std::string name = "v" + std::to_string(i);
+    PodGroupSpec victim = MakeGroup(name, "a", 1);
+    victim.created = kNow - 100'000 + i;
+    engine.Apply(victim);
+    engine.Apply(MakePod(name, 0, 1, i % 2 == 0 ? "n1" : "n2"));
+  }
+  engine.Apply(MakeGroup("gang", "b", 5));
+  for (int i = 0; i < 5; ++i) {
+    engine.Apply(MakePod("gang", i, 1));
+  }
+}
+
+TEST(VictimSearchTest, CutOffAndTakenUpAgainItFindsTheSame) {
+  Profile profile = *NamedProfile("kai-0.17");
+  Engine whole({profile});
+  Fill(whole);
+  const std::string wanted = DecisionText(whole.Run(kNow));
+  EXPECT_NE(wanted.find("evict v"), std::string::npos);
+  profile.search_steps = 4;
+  Engine pieces({profile});
+  Fill(pieces);
+  std::string found;
+  int cut = 0;
+  for (int round = 0; round < 200 && found.empty(); ++round) {
+    const CycleResult result = pieces.Run(kNow);
+    found = DecisionText(result);
+    cut += result.more ? 1 : 0;
+  }
+  EXPECT_GT(cut, 2);
+  EXPECT_EQ(found, wanted);
+}
+
+TEST(VictimSearchTest, AQueueThatMayKeepAllItHasGivesNoVictims) {
+  std::vector<QueueShare> shares(3);
+  std::vector<QueueShare*> queues;
+  for (QueueShare& share : shares) {
+    for (ResourceShare& resource : share.r) {
+      resource.deserved = resource.limit = kUnlimited;
+    }
+    queues.push_back(&share);
+  }
+  shares[1].parent = shares[2].parent = 0;
+  ResourceShare& mine = shares[1].r[kGpu];
+  ResourceShare& theirs = shares[2].r[kGpu];
+  mine.deserved = theirs.deserved = 2;
+  mine.limit = theirs.limit = 8;
+  mine.fair_share = theirs.fair_share = 4;
+  const auto may = [&](double asked, double held) {
+    theirs.allocated = held;
+    return MayBeVictim(queues, {1, true, {0, 0, asked}}, 2);
+  };
+  EXPECT_TRUE(may(2, 3));   // within the reclaimer's quota, and they are above theirs
+  EXPECT_TRUE(may(2, 2));   // exactly at it: another resource may decide
+  EXPECT_FALSE(may(2, 1));  // below it
+  EXPECT_FALSE(may(3, 4));  // above the reclaimer's quota: they must be above their fair share
+  EXPECT_TRUE(may(3, 5));
+}
+
+TEST(VictimSearchTest, MemoryIsCountedByTheLargestDeviceForLimitsAndNeverAsNothing) {
+  Engine engine({*NamedProfile("kai-0.17")});
+  for (const auto& [name, memory] : {std::pair{"n1", "16000"}, {"n2", "80000"}}) {
+    NodeSpec node = MakeNode(name, 2);
+    for (auto& [key, value] : node.labels) {
+      value = key == "nvidia.com/gpu.memory" ? memory : value;
+    }
+    engine.Apply(node);
+  }
+  EXPECT_EQ(engine.state().MinGpuMemory(), 16000);
+  EXPECT_EQ(engine.state().MaxGpuMemory(), 80000);
+  Request request;
+  request.gpu = GpuKind::kMemory;
+  request.gpu_count = 2;
+  request.gpu_memory_mib = 8000;
+  EXPECT_EQ(State::MemoryAsDevices(request, 80000), 200);
+  request.gpu_memory_mib = 1;
+  EXPECT_EQ(State::MemoryAsDevices(request, 80000), 1);
+  // A limit of a tenth of a device: what fits into it only on the larger device goes there.
+  engine.Apply(MakeQueue("org", "", kUnlimited));
+  QueueSpec queue = MakeQueue("a", "org", 1);
+  queue.gpu.limit = 0.1;
+  engine.Apply(queue);
+  engine.Apply(MakeGroup("x", "a", 1));
+  PodSpec pod = MakePod("x", 0, 1);
+  pod.request.gpu = GpuKind::kMemory;
+  pod.request.gpu_memory_mib = 8000;
+  engine.Apply(pod);
+  EXPECT_EQ(DecisionText(engine.Run(kNow)).substr(0, 11), "bind x-0 n2");
+}
+
+}  // namespace
+}  // namespace sublet::scheduler
