@@ -149,6 +149,11 @@ Result<Json> ServiceSyncer::MakeTwin(const kube::ObjectKey& key, const Json& ser
       answer = host_client.Patch(target, client::PatchType::kMerge, PatchFor(*answer, wanted));
     } else if (!answer.ok() && answer.error().Is(Reason::kNotFound)) {
       answer = host_client.Create(HostTarget(""), wanted);
+      // An API server that gives the address before it looks at the name (upstream's) refuses the
+      // address of a twin that the loop of this kind has just made: it is there to be changed.
+      if (!answer.ok() && answer.error().Is(Reason::kInvalid) && host_client.Get(target).ok()) {
+        continue;
+      }
     }
     if (answer.ok() && !kube::IsDeleting(*answer)) {
       host_informer().NoteWritten(*answer);

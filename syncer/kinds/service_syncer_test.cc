@@ -65,6 +65,31 @@ class KilledAfterDelete final : public client::Transport {
   std::shared_ptr<client::Transport> inner_;
 };
 
+// A host on which somebody else is faster: the first POST finds its own name and address taken, and the
+// address is refused first, as upstream does.
+class TakenMeanwhile final : public client::Transport {
+ public:
+  explicit TakenMeanwhile(std::shared_ptr<client::Transport> inner) : inner_(std::move(inner)) {}
+  Result<client::HttpResponse> RoundTrip(const client::HttpRequest& request) override {
+    if (taken || request.method != "POST") {
+      return inner_->RoundTrip(request);
+    }
+    taken = true;
+    SUBLET_RETURN_IF_ERROR(inner_->RoundTrip(request));
+    return Status(Reason::kInvalid, "failed to allocate IP: provided IP is already allocated");
+  }
+  Result<std::unique_ptr<client::Stream>> OpenStream(const client::HttpRequest& request) override {
+    return inner_->OpenStream(request);
+  }
+  Result<std::unique_ptr<client::Tunnel>> OpenTunnel(const client::HttpRequest& request) override {
+    return inner_->OpenTunnel(request);
+  }
+  bool taken = false;
+
+ private:
+  std::shared_ptr<client::Transport> inner_;
+};
+
 const client::Target kVirtual{{"", "v1", "services"}, "default", "web", ""};
 const kube::ObjectKey kKey{"default", "web"};
 
@@ -186,6 +211,16 @@ TEST_F(ServiceSync, APostOfATakenNameTouchesNoTwinAndDelaysNoDeletion) {
   ASSERT_TRUE(life.services.SyncToVirtual(kKey, HostTwin(life)).ok());
   EXPECT_TRUE(HostTwin(life).is_null());
   life.tenant_informers.Stop();
+}
+
+TEST_F(ServiceSync, AnAddressThatItsOwnTwinGotMeanwhileIsNotRefused) {
+  const Json stored = Create();
+  auto host = std::make_shared<TakenMeanwhile>(host_);
+  Life life(facts_, tenant_, host);
+  const auto given = life.services.Allocate(stored, After(std::chrono::seconds(20)));
+  ASSERT_TRUE(given.ok()) << given.error().message();
+  EXPECT_TRUE(host->taken);
+  EXPECT_EQ((*given)["clusterIP"], HostTwin(life)["spec"]["clusterIP"]);
 }
 
 }  // namespace
