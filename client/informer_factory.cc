@@ -242,7 +242,8 @@ void InformerFactory::Run() {
       MutexLock lock(signal_->mutex);
       source->busy = false;
       waited_for = source->removed;
-      if (!source->open && next) {
+      // `next` first: without it the source may have a thread of its own by now, which writes `open`.
+      if (next && !source->open) {
         source->ready = false;  // of the stream that ended
       }
       if (std::exchange(source->ready, false)) {
