@@ -111,14 +111,14 @@ class Solver {
   std::vector<std::vector<Unit>> NodeSetsOfLatest(const Search& search) const;
   std::vector<std::vector<Unit>> GrowingSets(const Search& search) const;
   bool TrySet(Search& search, const std::vector<Unit>& chosen, Statement& statement);
-  std::vector<int> Fingerprint(const std::vector<TaskId>& pending, const Search& search,
-                               const std::vector<Unit>& chosen) const;
+  void CutOffAt(JobId job, const Search& search, const Halving& at, std::size_t set);
 
   std::vector<Unit> kept_units_;  // what the next, larger part starts from
   std::vector<TaskId> kept_tasks_;
-  std::int64_t skip_ = 0;              // scenarios that an earlier, cut-off search has tried
-  std::set<NodeId> opened_before_;     // and the nodes they opened
-  std::set<std::vector<int>> failed_;  // sets of victims that did not help, over all parts
+  std::int64_t skip_ = 0;           // scenarios that an earlier, cut-off search has tried
+  std::set<NodeId> opened_before_;  // and the nodes they opened
+  std::size_t skip_sets_ = 0;       // of the last of these: the sets of victims that were tried
+  std::set<SetPrint> failed_;       // sets of victims that did not help, over all parts
 };
 
 }  // namespace sublet::scheduler

@@ -171,6 +171,9 @@ struct TriedMark {
 };
 
 // Where the victim search of a job stopped for want of steps, good while its TriedMark holds.
+// Stands for an attempt of a victim search: its pods and its victims, by two sums of hashes.
+using SetPrint = std::pair<std::uint64_t, std::uint64_t>;
+
 struct SearchMark {
   int action = 0;
   TriedMark at;
@@ -182,6 +185,8 @@ struct SearchMark {
   int grouping = 0;
   std::size_t low = 0, high = 0;
   bool last = false;
+  std::size_t sets = 0;       // tried with the victims at hand; `scenarios` counts those before
+  std::set<SetPrint> failed;  // that need not be tried again
 };
 
 struct Job {

@@ -13,6 +13,42 @@ namespace {
 
 constexpr int kByNode = 0;
 constexpr int kGrowing = 1;
+// Beside what is placed, a step stands for so many victims that are evicted and brought back, and
+// for so many that are put into sets. Charged behind the work: every cycle comes at least one on.
+constexpr std::size_t kEvictionsOfAStep = 16;
+constexpr std::size_t kUnitsOfAStep = 32;
+
+// A number's hash (the finishing steps of MurmurHash3 with `seed`).
+std::uint64_t Mix(std::uint64_t value, std::uint64_t seed) {
+  value += seed;
+  value = (value ^ (value >> 33)) * 0xff51afd7ed558ccdULL;
+  value = (value ^ (value >> 33)) * 0xc4ceb9fe1a85ec53ULL;
+  return value ^ (value >> 33);
+}
+
+// Two attempts with the same pods, the same recorded and the same further victims end alike. In
+// whatever order they come the sums are the same.
+SetPrint PrintOf(const std::vector<TaskId>& pending, const std::vector<TaskId>& recorded,
+                 const std::vector<std::vector<TaskId>>& chosen) {
+  SetPrint print{0, 0};
+  const auto add = [&](TaskId id, std::uint64_t role) {
+    const std::uint64_t value = (static_cast<std::uint64_t>(id) << 2) | role;
+    print.first += Mix(value, 0x9e3779b97f4a7c15ULL);
+    print.second += Mix(value, 0xd1b54a32d192ed03ULL);
+  };
+  for (TaskId id : pending) {
+    add(id, 0);
+  }
+  for (TaskId id : recorded) {
+    add(id, 1);
+  }
+  for (const std::vector<TaskId>& unit : chosen) {
+    for (TaskId id : unit) {
+      add(id, 2);
+    }
+  }
+  return print;
+}
 
 }  // namespace
 
@@ -39,10 +75,12 @@ bool Solver::SolveByHalving(JobId id, const std::vector<TaskId>& batch, Statemen
   Job& job = session_.state.job(id);
   failed_.clear();
   Halving at;
-  std::shared_ptr<SearchMark> mark = job.search;
+  const std::shared_ptr<SearchMark> mark = job.search;
   std::size_t part = 0;
   if (Resume(job, &part)) {
     at = {mark->grouping, mark->low, mark->high, part, mark->last};
+    skip_sets_ = mark->sets;
+    failed_ = std::move(mark->failed);
   }
   for (; at.grouping <= kGrowing; at = {at.grouping + 1, 0, 0, 1, false}) {
     for (bool more = true; more;) {
@@ -51,6 +89,7 @@ bool Solver::SolveByHalving(JobId id, const std::vector<TaskId>& batch, Statemen
           batch.begin() + static_cast<std::ptrdiff_t>(std::min(at.part, batch.size())));
       const Probe probe = ProbePart(id, pending, at, statement);
       skip_ = 0;
+      skip_sets_ = 0;
       if (probe == Probe::kCutOff) {
         return false;
       }
@@ -68,7 +107,6 @@ bool Solver::SolveByHalving(JobId id, const std::vector<TaskId>& batch, Statemen
 
 Solver::Probe Solver::ProbePart(JobId id, const std::vector<TaskId>& pending, Halving& at,
                                 Statement& statement) {
-  State& state = session_.state;
   Search search;
   StartPart(id, pending, search);
   const std::unique_ptr<JobOrder> queue = victims_();
@@ -80,57 +118,52 @@ Solver::Probe Solver::ProbePart(JobId id, const std::vector<TaskId>& pending, Ha
       if (!AddVictims(search, *queue)) {
         continue;
       }
+      ++search.scenarios;
+    }
+    if (search.scenarios < skip_) {
+      continue;
     }
     if (!EnoughGpus(search)) {
       ++session_.filtered;
       continue;
     }
-    for (const std::vector<Unit>& chosen : VictimSets(search, at.grouping)) {
-      std::vector<int> print = Fingerprint(pending, search, chosen);
-      if (search.scenarios++ < skip_) {
-        failed_.insert(std::move(print));
-        continue;
-      }
+    std::size_t next = search.scenarios == skip_ ? skip_sets_ : 0;
+    if (session_.steps_left <= 0) {
+      CutOffAt(id, search, at, next);
+      return Probe::kCutOff;
+    }
+    const std::vector<std::vector<Unit>> sets = VictimSets(search, at.grouping);
+    for (; next < sets.size(); ++next) {
+      const SetPrint print = PrintOf(pending, search.recorded_tasks, sets[next]);
       if (failed_.count(print) != 0) {
         continue;
       }
       if (session_.steps_left <= 0) {
-        --search.scenarios;
-        CutOff(state.job(id), search, pending.size());
-        SearchMark& mark = *state.job(id).search;
-        mark.grouping = at.grouping;
-        mark.low = at.low;
-        mark.high = at.high;
-        mark.last = at.last;
+        CutOffAt(id, search, at, next);
         return Probe::kCutOff;
       }
       --session_.steps_left;
       ++session_.simulated;
-      if (TrySet(search, chosen, statement)) {
+      if (TrySet(search, sets[next], statement)) {
         return Probe::kSolved;
       }
-      failed_.insert(std::move(print));
+      failed_.insert(print);
     }
+    session_.steps_left -=
+        static_cast<std::int64_t>(search.potential.size() * sets.size() / kUnitsOfAStep);
   }
 }
 
-// Two attempts with the same pods, the same recorded and the same further victims end alike.
-std::vector<int> Solver::Fingerprint(const std::vector<TaskId>& pending, const Search& search,
-                                     const std::vector<Unit>& chosen) const {
-  std::vector<int> print;
-  const auto add = [&](std::vector<TaskId> tasks) {
-    std::sort(tasks.begin(), tasks.end());
-    print.push_back(kNone);
-    print.insert(print.end(), tasks.begin(), tasks.end());
-  };
-  add(pending);
-  add(search.recorded_tasks);
-  std::vector<TaskId> further;
-  for (const Unit& unit : chosen) {
-    further.insert(further.end(), unit.begin(), unit.end());
-  }
-  add(std::move(further));
-  return print;
+void Solver::CutOffAt(JobId id, const Search& search, const Halving& at, std::size_t set) {
+  Job& job = session_.state.job(id);
+  CutOff(job, search, at.part);
+  SearchMark& mark = *job.search;
+  mark.grouping = at.grouping;
+  mark.low = at.low;
+  mark.high = at.high;
+  mark.last = at.last;
+  mark.sets = set;
+  mark.failed = std::move(failed_);
 }
 
 // The sets of further victims to try, beside the recorded ones, after the latest was added.
@@ -292,6 +325,7 @@ bool Solver::TrySet(Search& search, const std::vector<Unit>& chosen, Statement& 
       opened.push_back(state.task(id).node);
     }
   }
+  session_.steps_left -= static_cast<std::int64_t>(victims.size() / kEvictionsOfAStep);
   EvictAll(search, statement, victims);
   bool solved = PlaceAll(search, statement, victims);
   if (solved) {

@@ -81,6 +81,72 @@ TEST(VictimSearchTest, CutOffAndTakenUpAgainItFindsTheSame) {
   EXPECT_EQ(found, wanted);
 }
 
+// Searches that find nothing are what costs: every set of victims is tried. Whatever a cycle may
+// spend, it gives way, the search goes on from there, and it ends.
+TEST(VictimSearchTest, ASearchInVainGivesWayAndEnds) {
+  Profile profile = *NamedProfile("kai-0.17");
+  profile.search_steps = 500;
+  Engine engine({profile});
+  engine.Apply(MakeQueue("org", "", kUnlimited));
+  engine.Apply(MakeQueue("a", "org", kUnlimited));
+  constexpr int kNodes = 20;
+  for (int node = 0; node < kNodes; ++node) {
+    const std::string name = "n" + std::to_string(node);
+    engine.Apply(MakeNode(name, 8));
+    for (int i = 0; i < 8; ++i) {
+      const std::string victim = "v" + std::to_string(node * 8 + i);
+      engine.Apply(MakeGroup(victim, "a", 1));
+      engine.Apply(MakePod(victim, 0, 1, name));
+    }
+  }
+  engine.Apply(MakeGroup("gang", "a", 2, 75));
+  for (int i = 0; i < 2; ++i) {
+    PodSpec pod = MakePod("gang", i, 8);
+    pod.constraints.node_selector = {{"kubernetes.io/hostname", "n0"}};
+    engine.Apply(pod);
+  }
+  int cycles = 0;
+  for (bool more = true; more && cycles < 2000; ++cycles) {
+    const CycleResult result = engine.Run(kNow);
+    EXPECT_LT(result.steps, 1500);
+    EXPECT_EQ(DecisionText(result).find("evict"), std::string::npos);
+    more = result.more;
+  }
+  EXPECT_GT(cycles, 3);
+  EXPECT_LT(cycles, 2000);
+}
+
+// Differs: for KAI 0.17 a job lives only when every pod set has its minimum, also when it needs only
+// some of them.
+TEST(VictimSearchTest, AJobThatNeedsSomeOfItsPodSetsIsNotStaleForWantOfTheOthers) {
+  Profile profile = *NamedProfile("kai-0.17");
+  profile.stale_grace = 0;
+  Engine engine({profile});
+  engine.Apply(MakeNode("n1", 1));
+  engine.Apply(MakeQueue("org", "", kUnlimited));
+  engine.Apply(MakeQueue("a", "org", kUnlimited));
+  PodGroupSpec group = MakeGroup("x", "a", 1);
+  group.root.pod_sets.clear();
+  for (const char* name : {"one", "two"}) {
+    PodSetSpec set;
+    set.name = name;
+    set.min_available = 1;
+    group.root.pod_sets.push_back(set);
+  }
+  group.root.min_sub_group = 1;
+  engine.Apply(group);
+  PodSpec held = MakePod("x", 0, 1, "n1");
+  held.sub_group = "one";
+  engine.Apply(held);
+  PodSpec waits = MakePod("x", 1, 1);
+  waits.sub_group = "two";
+  engine.Apply(waits);
+  EXPECT_EQ(DecisionText(engine.Run(kNow)).find("evict"), std::string::npos);
+  group.root.min_sub_group = 2;
+  engine.Apply(group);
+  EXPECT_NE(DecisionText(engine.Run(kNow + 1)).find("evict x-0"), std::string::npos);
+}
+
 TEST(VictimSearchTest, AQueueThatMayKeepAllItHasGivesNoVictims) {
   std::vector<QueueShare> shares(3);
   std::vector<QueueShare*> queues;
