@@ -152,6 +152,18 @@ bool EnoughInCluster(const State& state, const JobView& view) {
   return gpus >= 0 && memory >= 0;
 }
 
+// True while the victim's minimum runtime keeps it where it is; the answer may change when that ends.
+bool IsProtected(Session& session, const std::vector<RuntimeQueue>& runtimes, const Job& job,
+                 const Job& victim, Action action) {
+  const Millis until =
+      IsElastic(victim) ? 0 : ProtectedUntil(session, runtimes, job, victim, action);
+  if (until <= session.now) {
+    return false;
+  }
+  session.MayChangeAt(until);
+  return true;
+}
+
 }  // namespace
 
 void RunConsolidation(Session& session, TopologyCache& topologies) {
@@ -234,11 +246,7 @@ void RunReclaim(Session& session, TopologyCache& topologies) {
             (session.profile.smart_search && !MayBeVictim(state.shares, reclaimer, victim.queue))) {
           return false;
         }
-        const Millis until = IsElastic(victim)
-                                 ? 0
-                                 : ProtectedUntil(session, runtimes, job, victim, Action::kReclaim);
-        if (until > session.now) {
-          session.MayChangeAt(until);
+        if (IsProtected(session, runtimes, job, victim, Action::kReclaim)) {
           return false;
         }
         ++candidates;
@@ -283,11 +291,7 @@ void RunPreempt(Session& session, TopologyCache& topologies) {
         if (victim.queue != job.queue || victim.priority >= job.priority || id == view->job) {
           return false;
         }
-        const Millis until = IsElastic(victim)
-                                 ? 0
-                                 : ProtectedUntil(session, runtimes, job, victim, Action::kPreempt);
-        if (until > session.now) {
-          session.MayChangeAt(until);
+        if (IsProtected(session, runtimes, job, victim, Action::kPreempt)) {
           return false;
         }
         ++candidates;

@@ -2,8 +2,10 @@
 // by one; for each, victims are taken in the given order until a simulation places the job (and as
 // many of the victims as still fit elsewhere) and the action's rules accept the result. Every
 // placement attempt is a counted step; when the cycle's steps are used up the search stops with
-// Session::out_of_steps and the job is tried again, later in the order, next time. Source:
-// reference facts on KAI 3.4. Threads: one.
+// Session::out_of_steps and the job is tried again, later in the order, next time: from where it
+// stopped, if nothing changed. Three rooms: solver.cc has what all versions of KAI share and the
+// search up to 0.15, victim_search.cc the one since (Profile::smart_search), victim_rooms.cc what
+// is ruled out by counting. Source: reference facts on KAI 3.4. Threads: one.
 #pragma once
 
 #include <cstdint>
@@ -70,6 +72,15 @@ class Solver {
     bool simulated = false;  // the preemptor was placed
     bool valid = false;      // and the rules accept it
   };
+  // Of Profile::smart_search.
+  enum class Probe : std::uint8_t { kSolved, kUnsolved, kCutOff };
+  struct Halving {
+    int grouping = 0;               // 0: the victims of one node at a time, 1: of ever more nodes
+    std::size_t low = 0, high = 0;  // parts known to be solvable and not (0 = none is known)
+    std::size_t part = 1;
+    bool last = false;  // the whole batch is tried
+    bool Next(std::size_t all, bool solved);
+  };
 
   bool Resume(Job& job, std::size_t* part);
   void CutOff(Job& job, const Search& search, std::size_t part);
@@ -81,6 +92,9 @@ class Solver {
   Outcome Simulate(Search& search, Statement& statement, const std::vector<TaskId>& victims);
   bool PlaceAll(Search& search, Statement& statement, const std::vector<TaskId>& victims);
   void EvictAll(Search& search, Statement& statement, const std::vector<TaskId>& tasks);
+  void AddUnit(Search& search, const Unit& unit, bool potential);
+  // scheduler/victim_rooms.cc
+  std::set<NodeId> FeasibleNodes(const Job& job);
   bool EnoughGpus(const Search& search) const;
   void CountRooms(Search& search);
   void FreeRoom(Search& search, const Task& victim);
@@ -88,23 +102,7 @@ class Solver {
   double Wanted(const Task& task) const;
   double Freed(const Task& victim) const;
   bool CouldEverFit(const std::vector<TaskId>& tasks);
-  void AddUnit(Search& search, const Unit& unit, bool potential);
-  std::set<NodeId> FeasibleNodes(const Job& job);
-
-  Session& session_;
-  Allocator allocator_;
-  Action action_;
-  Victims victims_;
-  Validator validator_;
   // Profile::smart_search, scheduler/victim_search.cc.
-  enum class Probe : std::uint8_t { kSolved, kUnsolved, kCutOff };
-  struct Halving {
-    int grouping = 0;               // 0: the victims of one node at a time, 1: of ever more nodes
-    std::size_t low = 0, high = 0;  // parts known to be solvable and not (0 = none is known)
-    std::size_t part = 1;
-    bool last = false;  // the whole batch is tried
-    bool Next(std::size_t all, bool solved);
-  };
   bool SolveByHalving(JobId job, const std::vector<TaskId>& batch, Statement& statement);
   Probe ProbePart(JobId job, const std::vector<TaskId>& pending, Halving& at, Statement& statement);
   std::vector<std::vector<Unit>> VictimSets(const Search& search, int grouping) const;
@@ -113,6 +111,11 @@ class Solver {
   bool TrySet(Search& search, const std::vector<Unit>& chosen, Statement& statement);
   void CutOffAt(JobId job, const Search& search, const Halving& at, std::size_t set);
 
+  Session& session_;
+  Allocator allocator_;
+  Action action_;
+  Victims victims_;
+  Validator validator_;
   std::vector<Unit> kept_units_;  // what the next, larger part starts from
   std::vector<TaskId> kept_tasks_;
   std::int64_t skip_ = 0;           // scenarios that an earlier, cut-off search has tried
