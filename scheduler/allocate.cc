@@ -63,7 +63,7 @@ bool Allocator::Place(Statement& statement, const std::vector<NodeId>& nodes, co
   simulate_ = simulate;
   session_.topology_scores.clear();
   const std::vector<TaskId> tasks = Batch(state, view, simulate);
-  if (state.member_trees && tasks.empty()) {
+  if (session_.profile.min_sub_group && tasks.empty()) {
     return false;
   }
   const Quota asked = LeastAsked(state, tasks);
@@ -105,7 +105,7 @@ std::vector<TaskId> TasksIn(const State& state, const std::vector<TaskId>& tasks
 std::vector<int> Allocator::SetsOf(const Job& job, int index,
                                    const std::vector<TaskId>& tasks) const {
   std::vector<int> sets = SetsBelow(job, index);
-  if (session_.state.member_trees) {
+  if (session_.profile.min_sub_group) {
     std::erase_if(sets, [&](int set) {
       return std::none_of(tasks.begin(), tasks.end(),
                           [&](TaskId id) { return session_.state.task(id).pod_set == set; });
@@ -119,7 +119,7 @@ std::vector<int> Allocator::SetsOf(const Job& job, int index,
 std::vector<Member> Allocator::PlacingOrder(int index) const {
   const Job& job = session_.state.job(view_->job);
   const JobView whole = JobView::Whole(view_->job);
-  if (session_.state.member_trees) {
+  if (session_.profile.min_sub_group) {
     return MemberOrder(job, whole, index);
   }
   const SubGroup& group = job.groups[static_cast<std::size_t>(index)];
@@ -143,7 +143,7 @@ bool Allocator::PlaceGroup(int index, const std::vector<NodeId>& nodes,
   State& state = session_.state;
   Job& job = state.job(view_->job);
   const SubGroup& group = job.groups[static_cast<std::size_t>(index)];
-  if (state.member_trees && tasks.empty()) {
+  if (session_.profile.min_sub_group && tasks.empty()) {
     return true;
   }
   const auto sets = NodeSets(session_, topologies_, job, group.topology, group.name,

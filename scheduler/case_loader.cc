@@ -20,7 +20,8 @@ std::optional<Millis> SecondsAt(const Json& object, const char* key) {
   if (!object.contains(key) || !object.at(key).is_number()) {
     return std::nullopt;
   }
-  return static_cast<Millis>(object.at(key).get<double>() * 1000);
+  constexpr double kLongest = 1e10;  // seconds, three hundred years
+  return static_cast<Millis>(std::clamp(object.at(key).get<double>(), -kLongest, kLongest) * 1000);
 }
 
 Labels LabelsFrom(const Json& object) {

@@ -14,13 +14,14 @@ Engine::Engine(std::vector<Profile> profiles)
     : profiles_(std::move(profiles)), topologies_(std::make_unique<TopologyCache>()) {
   SUBLET_CHECK(!profiles_.empty());
   for (const Profile& profile : profiles_) {
-    if (!profile.kube) {
-      state_.pinned_min_memory = profile.pinned_min_memory;
-      state_.member_trees = profile.min_sub_group;
-      state_.exact_capacity = profile.smart_search;
-      state_.count_dra = profile.count_dra;
-      break;
-    }
+    state_.rules.push_back({profile.min_sub_group, profile.smart_search});
+  }
+  // What all jobs' amounts are counted by is one for the whole cluster: the first profile's of KAI.
+  const auto first = std::find_if(profiles_.begin(), profiles_.end(),
+                                  [](const Profile& profile) { return !profile.kube; });
+  if (first != profiles_.end()) {
+    state_.pinned_min_memory = first->pinned_min_memory;
+    state_.count_dra = first->count_dra;
   }
 }
 Engine::~Engine() = default;

@@ -58,7 +58,8 @@ JobView JobView::Part(const State& state, JobId id, const std::vector<TaskId>& m
               [&](TaskId a, TaskId b) { return TaskBefore(state.task(a), state.task(b)); });
     if (minima_from_members && !view.tasks[i].empty()) {
       const int count = static_cast<int>(view.tasks[i].size());
-      view.minima[i] = state.member_trees ? std::min(view.minima[i], count) : count;
+      view.minima[i] =
+          state.RulesOf(view.job).member_trees ? std::min(view.minima[i], count) : count;
     }
   }
   if (minima_from_members) {
@@ -217,7 +218,7 @@ std::vector<TaskId> TreeBatch(const State& state, const JobView& view, int group
 
 std::vector<TaskId> ComputeBatch(const State& state, const JobView& view, bool simulation) {
   const Job& job = state.job(view.job);
-  if (state.member_trees) {
+  if (state.RulesOf(view.job).member_trees) {
     return TreeBatch(state, view, 0, simulation);
   }
   int below = 0;
@@ -353,7 +354,7 @@ std::pair<std::vector<TaskId>, bool> EvictionUnit(const State& state, const JobV
     total += view.Active(job, i);
   }
   std::vector<TaskId> unit;
-  if (state.member_trees) {
+  if (state.RulesOf(view.job).member_trees) {
     TakeSurplus(state, view, 0, &unit);
     if (unit.empty()) {
       TakeTree(state, view, 0, &unit);

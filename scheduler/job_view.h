@@ -28,7 +28,7 @@ struct JobView {
     return view;
   }
   // A part with `members`; minima are the job's, or, with `minima_from_members`, the members'
-  // count (never above the job's where State::member_trees is set).
+  // count (never above the job's where JobRules::member_trees is set).
   static JobView Part(const State& state, JobId job, const std::vector<TaskId>& members,
                       bool minima_from_members);
 
@@ -70,7 +70,7 @@ bool JobBefore(const State& state, const JobView& left, const JobView& right, bo
 // Order of pod sets by what they have: below minimum first, then the lower ratio, then the name.
 std::vector<std::size_t> PodSetOrder(const Job& job, const JobView& view,
                                      const std::vector<int>& among);
-// A sub group or a pod set of a parent; both are ordered together where State::member_trees is set.
+// A sub group or a pod set of a parent; both are ordered together where JobRules::member_trees is set.
 struct Member {
   bool group = false;
   int index = 0;

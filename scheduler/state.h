@@ -229,6 +229,14 @@ struct Job {
   mutable Quota batch_request{};
 };
 
+// What the profile of a job says of the job itself.
+struct JobRules {
+  bool member_trees = false;  // KAI from 0.15: sub groups and pod sets are taken as one tree
+  // KAI from 0.16: what fits in a topology's domain is counted in exact amounts, shared devices as
+  // the parts that are free.
+  bool exact_capacity = false;
+};
+
 // True when the sub group has its minimum: as many children as it needs, by `full` of a pod set's
 // index.
 template <typename F>
@@ -317,6 +325,11 @@ class State {
   const Task& task(TaskId id) const { return *tasks[static_cast<std::size_t>(id)]; }
   Job& job(JobId id) { return *jobs[static_cast<std::size_t>(id)]; }
   const Job& job(JobId id) const { return *jobs[static_cast<std::size_t>(id)]; }
+  // Of the profile that schedules the job; the default ones when none does.
+  JobRules RulesOf(JobId id) const {
+    const auto at = static_cast<std::size_t>(job(id).profile);  // -1: beyond every index
+    return at < rules.size() ? rules[at] : JobRules{};
+  }
   Queue& queue(QueueId id) { return queues[static_cast<std::size_t>(id)]; }
   const Queue& queue(QueueId id) const { return queues[static_cast<std::size_t>(id)]; }
   // Nodes by name; recomputed when nodes came or went.
@@ -382,13 +395,10 @@ class State {
   mutable std::shared_ptr<struct DeviceIndex> device_index;  // scheduler/claims.cc
   std::uint64_t solution_epoch = 0;                          // see Queue::base_epoch
   bool pinned_min_memory = true;  // KAI before 0.16.2: the smallest device counts as 100 MiB
-  bool member_trees = false;      // KAI from 0.15: sub groups and pod sets are taken as one tree
-  // KAI from 0.16: what fits in a topology's domain is counted in exact amounts, shared devices as
-  // the parts that are free.
-  bool exact_capacity = false;
-  bool count_dra = true;      // claims count as GPUs in quotas
-  bool model_limits = false;  // some queue limits a GPU model
-  int constrained_tasks = 0;  // placed tasks with affinity terms or ports
+  std::vector<JobRules> rules;    // by profile
+  bool count_dra = true;          // claims count as GPUs in quotas
+  bool model_limits = false;      // some queue limits a GPU model
+  int constrained_tasks = 0;      // placed tasks with affinity terms or ports
 
  private:
   const Shape* InternShape(const Request& request, const Constraints& constraints);

@@ -17,7 +17,7 @@ constexpr int kCapacityUnknown = -1;
 struct FreeAmounts {
   Fixed fixed{};
   std::map<std::string, std::int64_t> scalars;
-  bool exact = false;  // of what is asked: see State::exact_capacity
+  bool exact = false;  // of what is asked: see JobRules::exact_capacity
 };
 
 struct Domain {

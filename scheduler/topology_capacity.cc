@@ -25,11 +25,18 @@ struct LargestPod {
   std::map<std::string, std::int64_t> scalars;  // without MIG profiles
   std::int64_t devices = 0;
   double portion = 0;
-  std::int64_t gpus = 0;  // State::exact_capacity: thousandths, and nothing of the two above
+  std::int64_t gpus = 0;  // JobRules::exact_capacity: thousandths, and nothing of the two above
   std::string error;
 };
 
+// The tasks of a batch are one job's.
+bool CountsExactly(const State& state, const std::vector<TaskId>& tasks) {
+  const JobId job = tasks.empty() ? kNone : state.task(tasks.front()).job;
+  return job != kNone && state.RulesOf(job).exact_capacity;
+}
+
 LargestPod FindLargest(const State& state, const std::vector<TaskId>& tasks) {
+  const bool exact = CountsExactly(state, tasks);
   LargestPod largest;
   std::int64_t gpus = 0;
   for (TaskId id : tasks) {
@@ -37,12 +44,12 @@ LargestPod FindLargest(const State& state, const std::vector<TaskId>& tasks) {
     largest.fixed[kCpu] = std::max(largest.fixed[kCpu], request.cpu);
     largest.fixed[kMemory] = std::max(largest.fixed[kMemory], request.memory);
     for (const auto& [name, amount] : request.scalars) {
-      if (state.exact_capacity || name.compare(0, 15, "nvidia.com/mig-") != 0) {
+      if (exact || name.compare(0, 15, "nvidia.com/mig-") != 0) {
         std::int64_t& most = largest.scalars[name];
         most = std::max(most, amount);
       }
     }
-    if (state.exact_capacity) {
+    if (exact) {
       largest.gpus = std::max(largest.gpus, state.task(id).shape->gpus + state.Dra(state.task(id)));
       continue;
     }
@@ -117,12 +124,13 @@ int CopiesOnNode(const State& state, NodeId id, const LargestPod& pod, int tasks
 }
 
 bool Homogeneous(const State& state, const std::vector<TaskId>& tasks) {
+  const bool exact = CountsExactly(state, tasks);
   std::map<std::string, std::size_t> users;
   std::size_t gpu = 0;
   for (TaskId id : tasks) {
     const Shape& shape = *state.task(id).shape;
     for (const auto& [name, amount] : shape.request.scalars) {
-      const bool apart = !state.exact_capacity && name.compare(0, 15, "nvidia.com/mig-") == 0;
+      const bool apart = !exact && name.compare(0, 15, "nvidia.com/mig-") == 0;
       users[name] += apart ? tasks.size() : 1;
     }
     gpu += shape.gpus > 0 ? 1 : 0;
@@ -180,7 +188,7 @@ JobFailure Shortage(const std::string& sub_group, const Domain& domain, const Fr
 
 FreeAmounts SumRequests(const State& state, const std::vector<TaskId>& tasks) {
   FreeAmounts sum;
-  sum.exact = state.exact_capacity;
+  sum.exact = CountsExactly(state, tasks);
   sum.fixed[kGpu] = state.ClaimGpus(tasks);
   for (TaskId id : tasks) {
     const Task& task = state.task(id);

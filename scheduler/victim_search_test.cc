@@ -147,6 +147,44 @@ TEST(VictimSearchTest, AJobThatNeedsSomeOfItsPodSetsIsNotStaleForWantOfTheOthers
   EXPECT_NE(DecisionText(engine.Run(kNow + 1)).find("evict x-0"), std::string::npos);
 }
 
+// A job of two pod sets of which it needs one, where there is room for one.
+std::string DecidedFor(std::vector<Profile> profiles, const char* scheduler) {
+  Engine engine(std::move(profiles));
+  engine.Apply(MakeNode("n1", 1));
+  engine.Apply(MakeQueue("org", "", kUnlimited));
+  engine.Apply(MakeQueue("a", "org", kUnlimited));
+  PodGroupSpec group = MakeGroup("x", "a", 1);
+  group.scheduler_name = scheduler;
+  group.root.pod_sets = {{"one", 1, std::nullopt}, {"two", 1, std::nullopt}};
+  group.root.min_sub_group = 1;
+  engine.Apply(group);
+  for (int i = 0; i < 2; ++i) {
+    PodSpec pod = MakePod("x", i, 1);
+    pod.scheduler_name = scheduler;
+    pod.sub_group = i == 0 ? "one" : "two";
+    engine.Apply(pod);
+  }
+  return DecisionText(engine.Run(kNow));
+}
+
+TEST(VictimSearchTest, TwoVersionsSideBySideDecideEachByItsOwnRules) {
+  const auto profile = [](const char* name, const char* scheduler) {
+    Profile out = *NamedProfile(name);
+    out.scheduler_names = {scheduler};
+    return out;
+  };
+  const Profile old_one = profile("kai-0.13", "old");
+  const Profile new_one = profile("kai-0.17", "new");
+  const std::string now = DecidedFor({new_one}, "new");
+  const std::string before = DecidedFor({old_one}, "old");
+  EXPECT_NE(now.find("bind x-0 n1"), std::string::npos) << now;
+  EXPECT_EQ(before.find("bind"), std::string::npos) << before;
+  for (const auto& both : {std::vector{old_one, new_one}, std::vector{new_one, old_one}}) {
+    EXPECT_EQ(DecidedFor(both, "new"), now);
+    EXPECT_EQ(DecidedFor(both, "old"), before);
+  }
+}
+
 TEST(VictimSearchTest, AQueueThatMayKeepAllItHasGivesNoVictims) {
   std::vector<QueueShare> shares(3);
   std::vector<QueueShare*> queues;
